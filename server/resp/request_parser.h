@@ -26,7 +26,15 @@ struct RequestLimits {
 /// Finds requests (RESP arrays of bulk strings, and inline commands with redis-cli's quoting) in a
 /// stream of bytes that arrives in any pieces.
 ///
-/// Memory: grows with what was received, never with what a header announces.
+/// Framing follows Redis 7.0 to the byte, its tolerance included: in the headers of an array a CR
+/// ends the line whatever the byte after it is, and the two bytes that follow an argument are not
+/// looked at. Inline lines end with LF, a CR before it is dropped. What is answered depends on the
+/// bytes alone, not on the pieces in which they arrive.
+///
+/// Memory: grows with what was received, never with what a header announces; what an unusually long
+/// request took is given back once it is consumed.
+/// Time: linear in the bytes fed, in however many pieces.
+/// Thread safety: none; a parser belongs to one connection.
 class RequestParser {
  public:
   enum class Status {
@@ -55,7 +63,36 @@ class RequestParser {
   std::size_t buffered() const;
 
  private:
-  // the resp author fills this in
+  // Offsets instead of views while a request is incomplete: the buffer still moves.
+  struct Span {
+    std::size_t begin;
+    std::size_t size;
+  };
+
+  std::optional<Status> step();
+  std::optional<Status> read_line();
+  std::optional<Status> read_count();
+  std::optional<Status> read_argument();
+  /// Finds `end` at or after scan_, remembering how far it looked. nullopt and no failure: more
+  /// bytes are needed.
+  std::optional<std::size_t> find(char end, std::string_view too_long);
+  bool split_line(std::size_t end);
+  void consume_previous();
+  Status finish();
+  Status fail(Status status, std::string line);
+  Status fail_request_bytes();
+
+  RequestLimits limits_;
+  std::string buffer_;
+  std::size_t start_ = 0;     ///< The current request begins here; all before is consumed.
+  std::size_t scan_ = 0;      ///< Everything before this is understood.
+  std::size_t searched_ = 0;  ///< find() has looked at everything before this.
+  std::size_t awaited_ = 0;   ///< Arguments still to come; 0: between requests.
+  std::optional<std::size_t> argument_;  ///< Length of the argument whose header was read.
+  std::vector<Span> spans_;
+  Request request_;
+  std::string error_;
+  std::optional<Status> failed_;
 };
 
 }  // namespace fencekv::resp
