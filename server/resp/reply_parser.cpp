@@ -66,6 +66,7 @@ std::optional<ReplyParser::Status> ReplyParser::read_header(std::string_view lin
   using Kind = Value::Kind;
   const char type = line.front();
   const auto rest = line.substr(1);
+  if (!charge(sizeof(Value))) return fail("a reply over the limit");
 
   switch (type) {
     case '+':
@@ -136,7 +137,8 @@ std::optional<ReplyParser::Status> ReplyParser::open(char type, std::string_view
 
   const bool in_pairs = type == '%' || type == '|';
   const auto parts = static_cast<std::size_t>(*number);
-  if (parts > limits_.reply_bytes / sizeof(Value)) return fail("a reply over the limit");
+  if (parts > (limits_.reply_bytes - charged_) / sizeof(Value))
+    return fail("a reply over the limit");
   const Kind kind = in_pairs      ? Kind::map
                     : type == '~' ? Kind::set
                     : type == '>' ? Kind::push
@@ -150,7 +152,6 @@ std::optional<ReplyParser::Status> ReplyParser::open(char type, std::string_view
 
 std::optional<ReplyParser::Status> ReplyParser::place(Value value) {
   for (;;) {
-    if (!charge(sizeof(Value))) return fail("a reply over the limit");
     if (open_.empty()) {
       reply_ = std::move(value);
       return Status::reply;
