@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Uses the installed engine as an application would: embedded DIRECTORY.
 
-#include <fencekv/store.h>
-
 #include <chrono>
+#include <fencekv/store.h>
 #include <iostream>
 
 namespace {

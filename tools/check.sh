@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What the tests alone do not show: format, lint, sanitizers, coverage of the rules, a short fuzz run.
+#
+#   tools/check.sh                        everything
+#   tools/check.sh format lint asan ...   only the steps named, in the order below
+#
+# FUZZ_SECONDS (20): how long each fuzz target runs.
+# Every step runs even if one before it failed; the summary at the end names each. Needs nothing but
+# Debian 12; the compiler cache makes a second run much shorter.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. tools/steps.sh
+
+fuzz_seconds=${FUZZ_SECONDS:-20}
+
+# The sources under version control that clang-format knows.
+sources() { git -c safe.directory='*' ls-files -- "$@" | grep -E '\.(cpp|h)$'; }
+
+check_format() {
+  local files
+  mapfile -t files < <(sources)
+  clang-format-14 --dry-run -Werror "${files[@]}"
+  echo "${#files[@]} files"
+}
+
+check_scripts() {
+  local file
+  for file in tools/*.sh .ci/run; do bash -n "$file"; done
+  /usr/bin/python3 -B tests/layout/check_layout.py .
+}
+
+# The engine, the server, the client and the tools; headers through the sources that include them. Of
+# the tests only the compiler's warnings are asked.
+check_lint() {
+  local outcome=0
+  cmake --preset dev >/dev/null
+  # One file a job. The sources that include Asio take tens of seconds each: they go first, so that
+  # none of them is left over for one core at the end.
+  sources engine server client tools | grep '\.cpp$' | xargs grep -cE '#include ["<](boost/|server/|fencekv/client)' |
+    sort -t: -k2,2nr | cut -d: -f1 |
+    xargs -P "$(nproc)" -n 1 clang-tidy-14 --quiet -p build/dev >build/dev/lint.log 2>&1 || outcome=1
+  grep -vE '^[0-9]+ warnings? (treated as errors|generated\.)|^Suppressed [0-9]+|^Use -header-filter' build/dev/lint.log || true
+  return "$outcome"
+}
+
+check_sanitizer() {
+  cmake --preset "$1"
+  cmake --build --preset "$1"
+  run_tests "$@"
+}
+
+# Instrumented programs are slow and cannot be linked by an outside project, and the real clients see
+# nothing that the net family does not.
+check_asan() { check_sanitizer asan --label-regex '^(unit|contract|model|crash|net|golden|fuzz|client|admin)$'; }
+check_tsan() { check_sanitizer tsan; }
+
+check_coverage() {
+  cmake --preset coverage
+  cmake --build --preset coverage
+  find build/coverage -name '*.gcda' -delete
+  run_tests coverage
+  # A branch that only an exception of the standard library takes (no memory) is no rule.
+  gcovr --root . --object-directory build/coverage build/coverage/engine \
+    --filter 'engine/core/rules\.cpp' --filter 'engine/core/lease_rules\.cpp' \
+    --exclude-throw-branches --exclude-unreachable-branches \
+    --branches --print-summary --fail-under-branch 100 --fail-under-line 100
+}
+
+check_fuzz() {
+  local target targets
+  cmake --preset fuzz
+  mapfile -t targets < <(ninja -C build/fuzz -t targets all | sed -nE 's/^(fuzz_[a-z0-9_]+): phony$/\1/p')
+  if ((${#targets[@]} == 0)); then
+    echo "no fuzz target" >&2
+    return 1
+  fi
+  cmake --build --preset fuzz --target "${targets[@]}"
+  for target in "${targets[@]}"; do
+    # New inputs go to build/, the kept ones are read only.
+    mkdir -p "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target"
+    echo "-- $target: $fuzz_seconds s"
+    "build/fuzz/tests/fuzz/$target" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 \
+      -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/" \
+      "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target"
+  done
+}
+
+all=(format scripts lint asan tsan coverage fuzz)
+if (($# == 0)); then set -- "${all[@]}"; fi
+
+./tools/setup.sh check
+
+results=()
+failed=0
+for name in "$@"; do
+  if [[ " ${all[*]} " != *" $name "* ]]; then
+    echo "usage: tools/check.sh [${all[*]}]" >&2
+    exit 2
+  fi
+  began=$SECONDS
+  # In a process of its own, so that `set -e` holds inside: in an `if` it would not.
+  set +e
+  (
+    set -e
+    "check_$name" </dev/null
+  )
+  code=$?
+  set -e
+  if ((code == 0)); then verdict=passed; else
+    verdict=FAILED
+    failed=$((failed + 1))
+  fi
+  results+=("$(printf '%-9s %s, %d s' "$name" "$verdict" $((SECONDS - began)))")
+  echo "== $name: $verdict"
+done
+
+echo
+printf '%s\n' "${results[@]}"
+echo "$((${#results[@]} - failed)) checks passed, $failed failed"
+((failed == 0))
