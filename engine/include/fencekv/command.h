@@ -4,14 +4,14 @@
 
 #pragma once
 
+#include "fencekv/types.h"
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
-
-#include "fencekv/types.h"
 
 namespace fencekv {
 
@@ -116,8 +116,8 @@ struct Inspect {
   std::string name;
 };
 
-using Command = std::variant<Write, Raise, FencedRead, Reset, Read, Acquire, Renew, Release, Revoke,
-                             Inspect>;
+using Command =
+    std::variant<Write, Raise, FencedRead, Reset, Read, Acquire, Renew, Release, Revoke, Inspect>;
 
 /// Any command's answer: the `Reply` of the command asked.
 using Reply = std::variant<Write::Reply, Token, KeyState, Reset::Reply, Read::Reply, Acquire::Reply,

@@ -3,15 +3,16 @@
 
 #pragma once
 
+#include "fencekv/types.h"
+
 #include <cassert>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
-
-#include "fencekv/types.h"
 
 namespace fencekv {
 
@@ -19,29 +20,29 @@ namespace fencekv {
 ///
 /// The first block are the codes of the wire protocol, one to one.
 enum class Errc : std::uint8_t {
-  invalid,     ///< ERR: the call breaks a documented rule. Retrying cannot help: fix the call.
-  too_big,     ///< TOOBIG: a value or request that another configuration would take.
-  fenced,      ///< FENCED: a newer holder exists, or this grant was closed. Stop; never retry.
-  unissued,    ///< UNISSUED: the token is above everything handed out. Fix where it comes from.
-  no_lease,    ///< NOLEASE: the lease named was never granted. Acquire it first.
-  wrong_lease, ///< WRONGLEASE: the key is guarded by another lease, Error::subject() names it.
-  expired,     ///< EXPIRED: LIVE was asked for and the lease's time is over. Acquire it again.
-  version,     ///< VERSION: the key changed meanwhile. Read it again, then retry.
-  lease_lost,  ///< LEASELOST: the grant is not yours any more, Error::reason() says why. Stop.
-  overloaded,  ///< OVERLOADED: not executed. Safe to retry, later.
-  in_doubt,    ///< INDOUBT: it may have happened in full, or not at all. Ask before you retry.
-  misconf,     ///< MISCONF: the storage takes no writes now. Not executed; retry with back-off.
-  corrupt,     ///< CORRUPT: stored bytes fail their checks. An operator must look.
+  invalid,      ///< ERR: the call breaks a documented rule. Retrying cannot help: fix the call.
+  too_big,      ///< TOOBIG: a value or request that another configuration would take.
+  fenced,       ///< FENCED: a newer holder exists, or this grant was closed. Stop; never retry.
+  unissued,     ///< UNISSUED: the token is above everything handed out. Fix where it comes from.
+  no_lease,     ///< NOLEASE: the lease named was never granted. Acquire it first.
+  wrong_lease,  ///< WRONGLEASE: the key is guarded by another lease, Error::subject() names it.
+  expired,      ///< EXPIRED: LIVE was asked for and the lease's time is over. Acquire it again.
+  version,      ///< VERSION: the key changed meanwhile. Read it again, then retry.
+  lease_lost,   ///< LEASELOST: the grant is not yours any more, Error::reason() says why. Stop.
+  overloaded,   ///< OVERLOADED: not executed. Safe to retry, later.
+  in_doubt,     ///< INDOUBT: it may have happened in full, or not at all. Ask before you retry.
+  misconf,      ///< MISCONF: the storage takes no writes now. Not executed; retry with back-off.
+  corrupt,      ///< CORRUPT: stored bytes fail their checks. An operator must look.
 
   // Opening a store.
-  in_use = 32,  ///< Another process has the directory open.
-  newer_format, ///< The directory was written by a newer version that this build cannot read.
-  no_space,     ///< There is no space to create a store.
+  in_use = 32,   ///< Another process has the directory open.
+  newer_format,  ///< The directory was written by a newer version that this build cannot read.
+  no_space,      ///< There is no space to create a store.
 
   // The network client.
-  unreachable = 64, ///< No connection, and the command was certainly not sent. Safe to retry.
-  denied,           ///< Not authenticated, or the password is wrong.
-  protocol,         ///< The peer does not speak this protocol. The outcome is unknown.
+  unreachable = 64,  ///< No connection, and the command was certainly not sent. Safe to retry.
+  denied,            ///< Not authenticated, or the password is wrong.
+  protocol,          ///< The peer does not speak this protocol. The outcome is unknown.
 };
 
 /// The code as the wire protocol spells it, `FENCED`. Codes that never travel give their own
@@ -86,6 +87,8 @@ class [[nodiscard]] Error {
   /// Two errors are equal when a caller cannot tell them apart.
   friend bool operator==(const Error&, const Error&) = default;
 
+  friend Error parse_error_line(std::string_view line);
+
  private:
   Errc code_;
   std::string detail_;
@@ -107,7 +110,11 @@ std::string escaped(std::string_view bytes);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit
+  template <class U = T>
+  requires(std::is_convertible_v<U, T> && !std::is_same_v<std::remove_cvref_t<U>, Error> &&
+           !std::is_same_v<std::remove_cvref_t<U>, Result>)
+      Result(U&& value)  // NOLINT: implicit, as in std::expected
+      : state_(std::in_place_index<0>, std::forward<U>(value)) {}
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit
 
   bool has_value() const { return state_.index() == 0; }

@@ -15,6 +15,11 @@
 
 #pragma once
 
+#include "fencekv/command.h"
+#include "fencekv/options.h"
+#include "fencekv/result.h"
+#include "fencekv/types.h"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,11 +33,6 @@
 #include <variant>
 #include <vector>
 
-#include "fencekv/command.h"
-#include "fencekv/options.h"
-#include "fencekv/result.h"
-#include "fencekv/types.h"
-
 namespace fencekv {
 
 /// Who asks, as listings and the log of refusals show it. Shared, since a connection asks often.
@@ -40,11 +40,11 @@ using ClientName = std::shared_ptr<const std::string>;
 
 /// Options of set() and remove(), named as in the protocol.
 struct WriteOptions {
-  std::optional<std::string> lease;
+  std::optional<std::string> lease{};
   bool once = false;
   bool live = false;
-  std::optional<std::uint64_t> if_version;
-  std::optional<std::string> request;
+  std::optional<std::uint64_t> if_version{};
+  std::optional<std::string> request{};
 };
 
 /// A piece of a listing.
@@ -184,8 +184,8 @@ std::string owner_fingerprint(std::string_view owner);
 /// writes again by itself once there is space.
 ///
 /// Errors: in_use; newer_format; corrupt: something is missing or damaged, the detail names the
-/// file, and nothing was changed; no_space: a new store could not be created; invalid: the directory
-/// holds something else, or cannot be used.
+/// file, and nothing was changed; no_space: a new store could not be created; invalid: the
+/// directory holds something else, or cannot be used.
 Result<std::unique_ptr<Store>> open_rocksdb(const std::filesystem::path& directory,
                                             const Options& options);
 

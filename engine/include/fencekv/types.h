@@ -39,21 +39,21 @@ std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t 
 
 /// What an input may measure. A longer one is an error; nothing is ever cut silently.
 struct Limits {
-  static constexpr std::size_t kNameBytes = 1024;      ///< Key, lease name: 1 to this many bytes.
-  static constexpr std::size_t kOwnerBytes = 256;      ///< Owner, request id: 1 to this many bytes.
-  static constexpr std::size_t kKeysPerCommand = 1024; ///< Keys of one multi-key command.
+  static constexpr std::size_t kNameBytes = 1024;  ///< Key, lease name: 1 to this many bytes.
+  static constexpr std::size_t kOwnerBytes = 256;  ///< Owner, request id: 1 to this many bytes.
+  static constexpr std::size_t kKeysPerCommand = 1024;  ///< Keys of one multi-key command.
   static constexpr std::chrono::milliseconds kMaxTtl = std::chrono::hours{24 * 7};
 };
 
 /// Everything the store knows about one key, at one point in time.
 struct KeyState {
-  std::optional<std::string> value;     ///< nullopt: never written, or deleted.
-  std::uint64_t version = 0;            ///< Accepted writes so far, deletions included.
-  Token fence;                          ///< The highest token ever accepted; none: no record.
-  std::optional<std::string> guard;     ///< The lease name the key is bound to.
-  std::optional<std::string> request;   ///< The REQ id of the last accepted write.
-  std::chrono::milliseconds written{0}; ///< Wall clock of the last accepted write since 1970;
-                                        ///< zero: never. For people; nothing is decided by it.
+  std::optional<std::string> value;      ///< nullopt: never written, or deleted.
+  std::uint64_t version = 0;             ///< Accepted writes so far, deletions included.
+  Token fence;                           ///< The highest token ever accepted; none: no record.
+  std::optional<std::string> guard;      ///< The lease name the key is bound to.
+  std::optional<std::string> request;    ///< The REQ id of the last accepted write.
+  std::chrono::milliseconds written{0};  ///< Wall clock of the last accepted write since 1970;
+                                         ///< zero: never. For people; nothing is decided by it.
 
   friend bool operator==(const KeyState&, const KeyState&) = default;
 };
@@ -65,12 +65,12 @@ std::string_view to_string(LeaseMode mode);
 
 /// One current holder of a lease, as listings show it.
 struct LeaseHolder {
-  std::string owner;                      ///< Fingerprint: first 8 hex digits of SHA-256(owner).
-                                          ///< The owner itself is a secret and shown to nobody.
+  std::string owner;  ///< Fingerprint: first 8 hex digits of SHA-256(owner).
+                      ///< The owner itself is a secret and shown to nobody.
   Token token;
   LeaseMode mode = LeaseMode::exclusive;
-  std::chrono::milliseconds remaining{0}; ///< In (0, ttl], rounded up.
-  std::string client;                     ///< Where the acquire came from.
+  std::chrono::milliseconds remaining{0};  ///< In (0, ttl], rounded up.
+  std::string client;                      ///< Where the acquire came from.
 
   friend bool operator==(const LeaseHolder&, const LeaseHolder&) = default;
 };
@@ -97,22 +97,22 @@ struct Rejection {
   std::chrono::milliseconds when{0};  ///< Wall clock since 1970.
   std::string client;
   std::string key;
-  std::optional<std::string> lease;   ///< The lease named, else the key's guard.
+  std::optional<std::string> lease;  ///< The lease named, else the key's guard.
   Token offered;
-  Token highest;                      ///< What the offered token was compared with.
-  std::string reason;                 ///< `stale`, `superseded` …, or the code in lower case.
+  Token highest;       ///< What the offered token was compared with.
+  std::string reason;  ///< `stale`, `superseded` …, or the code in lower case.
 };
 
 /// Numbers about a store, at one point in time. All of them cost nothing to ask for.
 struct StoreStats {
-  std::string incarnation;       ///< 32 hex digits; changes when history may have been lost.
-  Token newest;                  ///< The newest token this store's allocator handed out.
-  Token floor;                   ///< A token below it is refused on every key.
-  std::uint64_t live_keys = 0;   ///< Keys with a value.
-  std::uint64_t tombstones = 0;  ///< Keys without a value whose fence is kept.
-  std::uint64_t lease_names = 0; ///< Lease names that were ever granted.
-  std::uint64_t epoch = 0;       ///< How often a process became this store's writer.
-  std::uint64_t groups = 0;      ///< Group commits so far; never goes back.
+  std::string incarnation;        ///< 32 hex digits; changes when history may have been lost.
+  Token newest;                   ///< The newest token this store's allocator handed out.
+  Token floor;                    ///< A token below it is refused on every key.
+  std::uint64_t live_keys = 0;    ///< Keys with a value.
+  std::uint64_t tombstones = 0;   ///< Keys without a value whose fence is kept.
+  std::uint64_t lease_names = 0;  ///< Lease names that were ever granted.
+  std::uint64_t epoch = 0;        ///< How often a process became this store's writer.
+  std::uint64_t groups = 0;       ///< Group commits so far; never goes back.
 };
 
 }  // namespace fencekv

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fencekv/types.h"
+
+namespace fencekv {
+
+std::optional<std::uint64_t> parse_decimal(std::string_view text, std::uint64_t max) {
+  if (text.empty()) return std::nullopt;
+  if (text.size() > 1 && text.front() == '0') return std::nullopt;
+
+  std::uint64_t number = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    if (number > (max - digit) / 10 || digit > max) return std::nullopt;
+    number = number * 10 + digit;
+  }
+  return number;
+}
+
+std::string_view to_string(LeaseMode mode) {
+  switch (mode) {
+    case LeaseMode::exclusive:
+      return "exclusive";
+  }
+  return "unknown";
+}
+
+}  // namespace fencekv

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// The small file beside the database that knows what RocksDB cannot: which tokens may have been
+/// handed out, and how far the acknowledged history goes. With it, no loss inside RocksDB can make
+/// a token come twice, and a log that was cut short, emptied or deleted is noticed.
+///
+/// Layout (engine/FORMAT.md): two slots, each in a page of its own and smaller than a disk sector,
+/// written in turn. The valid slot with the higher sequence number counts. A write torn by a power
+/// cut damages the slot being written, never both.
+
+#pragma once
+
+#include "engine/core/record.h"
+#include "engine/rocksdb/file_system.h"
+#include "fencekv/options.h"
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace fencekv::rocks {
+
+/// What one slot says.
+struct PositionSlot {
+  core::Incarnation incarnation{};
+  std::uint64_t epoch = 0;
+  std::uint64_t n = 0;                       ///< The last acknowledged group.
+  Token reserved;                            ///< Tokens up to this one may have been handed out.
+  Durability durability = Durability::sync;  ///< What acknowledgement meant.
+  bool is_clean = false;                     ///< The last writer stopped cleanly.
+  std::string boot_id;                       ///< The boot in which it was written.
+
+  friend bool operator==(const PositionSlot&, const PositionSlot&) = default;
+};
+
+/// Thread safety: none.
+class PositionFile {
+ public:
+  static constexpr std::size_t kPageBytes = 4096;
+  static constexpr std::size_t kSlotBytes = 256;
+
+  /// Makes a new file with an empty position, durably.
+  static Result<PositionFile> create(const std::filesystem::path& path);
+
+  /// Errors: corrupt, the file is missing, has another size, or no slot is valid.
+  static Result<PositionFile> open(const std::filesystem::path& path);
+  /// The same without write access, for tools.
+  static Result<PositionSlot> read(const std::filesystem::path& path);
+
+  const PositionSlot& current() const { return slot_; }
+
+  /// Replaces the slot, without an fsync: after a power cut either this or an older one is there.
+  Result<void> write(PositionSlot slot);
+
+  /// Replaces both slots, durably: no older one can come back.
+  Result<void> write_durably(PositionSlot slot);
+
+ private:
+  PositionFile(std::filesystem::path path, File file)
+      : path_(std::move(path)), file_(std::move(file)) {}
+
+  std::filesystem::path path_;
+  File file_;
+  PositionSlot slot_;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace fencekv::rocks

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/rocksdb/record_snapshot.h"
+
+#include "engine/rocksdb/database_options.h"
+
+#include <utility>
+
+namespace fencekv::rocks {
+
+Result<std::optional<std::string>> read_record(rocksdb::DB& database,
+                                               const rocksdb::ReadOptions& options,
+                                               std::string_view place) {
+  std::string bytes;
+  const auto status = database.Get(options, database.DefaultColumnFamily(),
+                                   rocksdb::Slice(place.data(), place.size()), &bytes);
+  if (status.ok()) return std::optional(std::move(bytes));
+  // "No record" and "could not read the record" are different answers.
+  if (status.IsNotFound()) return std::optional<std::string>{};
+  return error_of(status);
+}
+
+RecordSnapshot::RecordSnapshot(rocksdb::DB& database)
+    : database_(database), snapshot_(database.GetSnapshot()) {}
+
+RecordSnapshot::~RecordSnapshot() {
+  if (snapshot_ != nullptr) database_.ReleaseSnapshot(snapshot_);
+}
+
+Result<std::optional<std::string>> RecordSnapshot::read(std::string_view place) {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  return read_record(database_, options, place);
+}
+
+Result<void> RecordSnapshot::scan(
+    std::string_view from, const std::function<bool(std::string_view, std::string_view)>& visit) {
+  rocksdb::ReadOptions options;
+  options.snapshot = snapshot_;
+  const std::unique_ptr<rocksdb::Iterator> cursor(database_.NewIterator(options));
+  for (cursor->Seek(rocksdb::Slice(from.data(), from.size())); cursor->Valid(); cursor->Next()) {
+    const auto place = cursor->key();
+    const auto bytes = cursor->value();
+    if (!visit({place.data(), place.size()}, {bytes.data(), bytes.size()})) break;
+  }
+  if (!cursor->status().ok()) return error_of(cursor->status());
+  return {};
+}
+
+}  // namespace fencekv::rocks
