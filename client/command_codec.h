@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Typed commands to the bytes of requests, and replies to typed answers.
+
+#pragma once
+
+#include "fencekv/client.h"
+#include "fencekv/result.h"
+#include "server/resp/reply_parser.h"
+
+#include <string>
+#include <type_traits>
+
+namespace fencekv {
+
+/// The request. Errors: invalid, the protocol has no form for what the command asks.
+template <class C>
+Result<std::string> encode(const C& command);
+
+/// What the reply to a `C` says. Errors: what the server answered; protocol, if the reply is not
+/// one that a `C` can have.
+template <class C>
+Result<AnswerOf<C>> decode(resp::Value&& reply);
+
+/// Whether a `C` without an answer leaves a doubt. A plain read does not.
+template <class C>
+constexpr bool kChanges =
+    std::is_same_v<C, Write> || std::is_same_v<C, Raise> || std::is_same_v<C, FencedRead> ||
+    std::is_same_v<C, Reset> || std::is_same_v<C, Acquire> || std::is_same_v<C, Renew> ||
+    std::is_same_v<C, Release> || std::is_same_v<C, Revoke> || std::is_same_v<C, Raw>;
+
+}  // namespace fencekv
+
+/// Every type of command, for explicit instantiation.
+#define FENCEKV_FOR_EACH_CLIENT_COMMAND(X)                                                     \
+  X(Write)                                                                                     \
+  X(Raise)                                                                                     \
+  X(FencedRead) X(Reset) X(Acquire) X(Renew) X(Release) X(Revoke) X(Inspect) X(Get) X(GetMany) \
+      X(GetFenced) X(Describe) X(ListRejections) X(ScanLeases) X(ScanKeys) X(Exists) X(Strlen) \
+          X(TypeOf) X(CountKeys) X(Ping) X(Echo) X(Raw)
