@@ -81,8 +81,12 @@ check_fuzz() {
     mkdir -p "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target"
     echo "-- $target: $fuzz_seconds s"
     "build/fuzz/tests/fuzz/$target" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 \
-      -print_final_stats=1 -verbosity=0 -artifact_prefix="build/fuzz/" \
-      "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target"
+      -print_final_stats=1 -artifact_prefix="build/fuzz/" \
+      "build/fuzz/corpus/$target" "tests/fuzz/corpus/$target" >"build/fuzz/$target.log" 2>&1 || {
+      tail -60 "build/fuzz/$target.log"
+      return 1
+    }
+    grep '^stat::number_of_executed_units' "build/fuzz/$target.log"
   done
 }
 
