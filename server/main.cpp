@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Puts the server together: options, log, store, sockets. Nothing else is decided here.
+
+#include "fencekv/store.h"
+#include "server/options.h"
+#include "server/password.h"
+#include "server/server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <variant>
+
+namespace fencekv::server {
+namespace {
+
+spdlog::level::level_enum level_of(LogThreshold threshold) {
+  switch (threshold) {
+    case LogThreshold::debug:
+      return spdlog::level::debug;
+    case LogThreshold::note:
+      return spdlog::level::info;
+    case LogThreshold::warning:
+      return spdlog::level::warn;
+    case LogThreshold::error:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+spdlog::level::level_enum level_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::note:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+ExitCode exit_code_of(Errc opening) {
+  switch (opening) {
+    case Errc::in_use:
+      return ExitCode::in_use;
+    case Errc::corrupt:
+      return ExitCode::damaged;
+    case Errc::newer_format:
+      return ExitCode::newer_format;
+    case Errc::no_space:
+      return ExitCode::no_space;
+    default:
+      return ExitCode::usage;
+  }
+}
+
+/// One descriptor a connection, and some for the store and the sockets.
+void raise_descriptor_limit(std::size_t connections, spdlog::logger& log) {
+  constexpr rlim_t kOthers = 256;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = connections + kOthers;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= wanted) return;
+  log.warn("{} connections need {} open files, and this process may have {} (ulimit -n)",
+           connections, wanted, limit.rlim_cur);
+}
+
+/// The only thing on standard output: whoever started the server waits for it.
+void print_ready(const std::string& address) {
+  fmt::print(stdout, "ready {}\n", address);
+  std::fflush(stdout);
+}
+
+int exit_with(ExitCode code) {
+  return static_cast<int>(code);
+}
+
+int fail(ExitCode code, std::string_view why) {
+  fmt::print(stderr, "fencekv-server: {}\n", why);
+  return exit_with(code);
+}
+
+int run(int argc, char** argv) {
+  auto parsed = parse_options(argc, argv);
+  if (const auto* exit = std::get_if<EarlyExit>(&parsed)) {
+    if (exit->code != ExitCode::stopped) return fail(exit->code, exit->text);
+    fmt::print(stdout, "{}", exit->text);
+    return exit_with(exit->code);
+  }
+  auto& options = std::get<ServerOptions>(parsed);
+
+  Password password;
+  if (!options.password_file.empty()) {
+    auto read = Password::read(options.password_file);
+    if (!read) return fail(ExitCode::usage, read.error().detail());
+    password = *std::move(read);
+  }
+  if (options.check_config) {
+    fmt::print(stderr, "fencekv-server: the configuration is good\n");
+    return exit_with(ExitCode::stopped);
+  }
+
+  // Whatever this process creates, files and sockets, is for its user alone from the first moment.
+  ::umask(077);
+  // A client that went away is an error of its own session, not a signal to all.
+  std::signal(SIGPIPE, SIG_IGN);
+
+  spdlog::logger log("fencekv", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  log.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
+  log.set_level(level_of(options.log_level));
+  log.flush_on(spdlog::level::debug);
+  raise_descriptor_limit(options.max_connections, log);
+
+  options.store.log = [&log](LogLevel level, std::string_view line) {
+    log.log(level_of(level), "{}", line);
+  };
+  auto store = open_rocksdb(options.dir, options.store);
+  if (!store) {
+    return fail(exit_code_of(store.error().code()),
+                fmt::format("{}: {}", options.dir.string(), store.error().detail()));
+  }
+  if (const auto why = (*store)->refuses_writes()) {
+    log.error("the store takes no writes and serves reads only: {}", *why);
+  }
+
+  const auto served = serve(**store, options, std::move(password), log, print_ready);
+  store->reset();
+  if (!served) return fail(ExitCode::cannot_listen, served.error().detail());
+  log.info("stopped");
+  return exit_with(ExitCode::stopped);
+}
+
+}  // namespace
+}  // namespace fencekv::server
+
+int main(int argc, char** argv) {
+  return fencekv::server::run(argc, argv);
+}
