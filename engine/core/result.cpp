@@ -126,9 +126,9 @@ Error Error::lease_lost(std::string_view reason) {
   return error;
 }
 
-Error&& Error::with_more(std::string_view more) && {
+Error& Error::append(std::string_view more) {
   detail_.append(" ").append(more);
-  return std::move(*this);
+  return *this;
 }
 
 Error parse_error_line(std::string_view line) {

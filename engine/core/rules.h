@@ -19,6 +19,14 @@
 
 namespace fencekv::core {
 
+#ifdef FENCEKV_CONTROL_WITHOUT_FENCE
+/// The control of the fence tests: the same store with the comparison of tokens left out. It does
+/// lose data, which shows that the tests can see it.
+constexpr bool kCompareFences = false;
+#else
+constexpr bool kCompareFences = true;
+#endif
+
 /// The one reading of the clocks by which a command is decided.
 struct Moment {
   std::chrono::nanoseconds since_boot{0};

@@ -53,6 +53,9 @@ std::unique_ptr<core::Snapshot> MemoryBackend::snapshot() {
 core::Outcome MemoryBackend::commit(const core::Batch& batch) {
   const std::lock_guard lock(disk_->mutex);
   for (const auto& put : batch.puts) disk_->records.insert_or_assign(put.place, put.bytes);
+  disk_->durability = durability_;
+  disk_->is_clean = false;
+  disk_->boot_id = boot_id_;
   return core::Outcome::committed;
 }
 
@@ -72,7 +75,11 @@ void MemoryBackend::close(Token newest) {
 }  // namespace memory
 
 std::unique_ptr<Store> open_memory(const Options& options) {
-  auto store = core::make_store(std::make_unique<memory::MemoryBackend>(), options);
+  auto given = options;
+  if (!given.clock) given.clock = system_clock();
+  auto backend = std::make_unique<memory::MemoryBackend>(std::make_shared<memory::MemoryDisk>(),
+                                                         given.durability, given.clock->boot_id());
+  auto store = core::make_store(std::move(backend), std::move(given));
   assert(store.has_value());  // nothing can fail in memory
   return *std::move(store);
 }

@@ -4,12 +4,14 @@
 #pragma once
 
 #include "engine/core/backend.h"
+#include "fencekv/options.h"
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <utility>
 
 namespace fencekv::memory {
 
@@ -17,14 +19,20 @@ namespace fencekv::memory {
 struct MemoryDisk {
   std::shared_mutex mutex;
   std::map<std::string, std::string, std::less<>> records;  // guarded by mutex
-  Token reserved;                                           // the writer's
+
+  // What the last writer left behind; the next one's to read.
+  Token reserved;
+  Durability durability = Durability::sync;
+  bool is_clean = true;
+  std::string boot_id;
 };
 
-/// Everything is durable at once.
+/// Everything is durable at once. A start in another boot after an unclean stop says all the same
+/// what RocksDB would have to say, so that the rules for it can be tested here.
 class MemoryBackend final : public core::Backend {
  public:
-  explicit MemoryBackend(std::shared_ptr<MemoryDisk> disk = std::make_shared<MemoryDisk>())
-      : disk_(std::move(disk)) {}
+  MemoryBackend(std::shared_ptr<MemoryDisk> disk, Durability durability, std::string boot_id)
+      : disk_(std::move(disk)), durability_(durability), boot_id_(std::move(boot_id)) {}
 
   Result<core::Claim> claim() override;
   Result<std::optional<std::string>> read(std::string_view place) override;
@@ -36,7 +44,9 @@ class MemoryBackend final : public core::Backend {
   void close(Token newest) override;
 
  private:
-  std::shared_ptr<MemoryDisk> disk_;
+  const std::shared_ptr<MemoryDisk> disk_;
+  const Durability durability_;
+  const std::string boot_id_;
 };
 
 }  // namespace fencekv::memory

@@ -82,7 +82,7 @@ class [[nodiscard]] Error {
   static Error lease_lost(std::string_view reason);
 
   /// Appends words to the detail: ` more`.
-  Error&& with_more(std::string_view more) &&;
+  Error& append(std::string_view more);
 
   /// Two errors are equal when a caller cannot tell them apart.
   friend bool operator==(const Error&, const Error&) = default;
