@@ -77,7 +77,11 @@ class MemoryWorld final : public EmbeddedWorld {
   }
 
  private:
-  void start() { use(core::make_store(std::make_unique<memory::MemoryBackend>(disk_), options())); }
+  void start() {
+    use(core::make_store(
+        std::make_unique<memory::MemoryBackend>(disk_, options().durability, clock().boot_id()),
+        options()));
+  }
 
   std::shared_ptr<memory::MemoryDisk> disk_ = std::make_shared<memory::MemoryDisk>();
 };
