@@ -39,7 +39,9 @@ class MemorySnapshot final : public core::Snapshot {
 }  // namespace
 
 Result<core::Claim> MemoryBackend::claim() {
-  return core::Claim{.reserved = disk_->reserved};
+  const bool may_have_lost = disk_->durability == Durability::process && !disk_->is_clean &&
+                             disk_->boot_id != boot_id_;
+  return core::Claim{.reserved = disk_->reserved, .may_have_lost = may_have_lost};
 }
 
 Result<std::optional<std::string>> MemoryBackend::read(std::string_view place) {
@@ -70,6 +72,7 @@ Result<void> MemoryBackend::settle() {
 
 void MemoryBackend::close(Token newest) {
   disk_->reserved = newest;
+  disk_->is_clean = true;
 }
 
 }  // namespace memory
