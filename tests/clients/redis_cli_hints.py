@@ -6,12 +6,15 @@ them from COMMAND DOCS.
     redis_cli_hints.py FENCEKV-SERVER
 """
 
+import fcntl
 import os
 import pty
 import re
 import select
 import shutil
+import struct
 import sys
+import termios
 import time
 
 from live_server import live_server, skip
@@ -49,7 +52,9 @@ def main():
     with live_server(sys.argv[1]) as (host, port, _):
         child, terminal = pty.fork()
         if child == 0:
-            os.environ.update(TERM="xterm", COLUMNS="200", HOME="/nonexistent")
+            # Without a width it would ask the terminal where the cursor is, and wait for the answer.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+            os.environ.update(TERM="xterm", HOME="/nonexistent")
             os.execvp("redis-cli", ["redis-cli", "-h", host, "-p", str(port)])
         try:
             shown, ok = read_until(terminal, re.escape(f":{port}> "))
