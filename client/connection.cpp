@@ -118,12 +118,13 @@ class Connection::Core {
   void connect_to(const LinkPtr& link, std::vector<Endpoint> endpoints);
   void greet(const LinkPtr& link);
   void on_greeting(const LinkPtr& link, resp::Value& reply);
-  void on_connect_failure(const LinkPtr& link, const Error& error);
+  // By value: the caller's may be link_ itself, which these two forget.
+  void on_connect_failure(LinkPtr link, const Error& error);
   void read(const LinkPtr& link);
   void on_bytes(const LinkPtr& link, std::size_t size);
   void write(const LinkPtr& link);
   void pump();
-  void on_loss(const LinkPtr& link, const std::string& why);
+  void on_loss(LinkPtr link, const std::string& why);
   void drop_link();
 
   const ClientOptions options_;
@@ -360,7 +361,7 @@ void Connection::Core::on_greeting(const LinkPtr& link, resp::Value& reply) {
 }
 
 /// The link never became of use: nothing was sent over it.
-void Connection::Core::on_connect_failure(const LinkPtr& link, const Error& error) {
+void Connection::Core::on_connect_failure(LinkPtr link, const Error& error) {
   if (link != link_) return;
   drop_link();
   std::uniform_int_distribution<std::chrono::milliseconds::rep> jitter(backoff_.count() / 2,
@@ -438,7 +439,7 @@ void Connection::Core::pump() {
 }
 
 /// The link broke. What was sent over it and has no answer stays without one.
-void Connection::Core::on_loss(const LinkPtr& link, const std::string& why) {
+void Connection::Core::on_loss(LinkPtr link, const std::string& why) {
   if (link != link_) return;
   if (!link->ready) return on_connect_failure(link, Error(Errc::unreachable, why));
   drop_link();
