@@ -39,7 +39,7 @@ ROOMS = {
 # Headers of a room that another room may see, although it may not see the room.
 WINDOWS = {
     "engine/core/record.h": "engine/format",
-    "engine/rocksdb/reader.h": "engine/reader",
+    "engine/rocksdb/store_reader.h": "engine/reader",
 }
 
 STD = re.compile(r"^[a-z0-9_]+$|^(sys|linux|arpa|netinet|netdb)(/|\.h$)|"
@@ -161,23 +161,23 @@ PLANTED = [
     ("client/include/fencekv/client.h", SPDX + '#include "fencekv/store.h"\n', None),
     ("engine/core/record.h", SPDX + '#include "fencekv/store.h"\n#include <cstdint>\n', None),
     ("engine/core/rules.h", SPDX + '#include "engine/core/record.h"\n', None),
-    ("engine/rocksdb/reader.h", SPDX + "#include <rocksdb/db.h>\n", None),
+    ("engine/rocksdb/store_reader.h", SPDX + "#include <rocksdb/db.h>\n", None),
     ("server/resp/parser.h", SPDX + '#include "fencekv/store.h"\n', None),
     ("server/session.cpp", SPDX + '#include <boost/asio.hpp>\n#include "server/resp/parser.h"\n', None),
     ("tools/admin/dump.cpp", SPDX + '#include "engine/core/record.h"\n'
-     '#include "engine/rocksdb/reader.h"\n', None),
+     '#include "engine/rocksdb/store_reader.h"\n', None),
     ("engine/include/fencekv/up.h", SPDX + '#include "engine/core/record.h"\n',
      "engine/include may not include engine/core/record.h"),
-    ("engine/core/down.cpp", SPDX + '#include "engine/rocksdb/reader.h"\n',
-     "engine/core may not include engine/rocksdb/reader.h"),
+    ("engine/core/down.cpp", SPDX + '#include "engine/rocksdb/store_reader.h"\n',
+     "engine/core may not include engine/rocksdb/store_reader.h"),
     ("engine/core/rocks.cpp", SPDX + "#include <rocksdb/slice.h>\n",
      "engine/core may not include <rocksdb/slice.h>"),
     ("engine/memory/asio.cpp", SPDX + "#include <boost/asio.hpp>\n",
      "engine/memory may not include <boost/asio.hpp>"),
     ("server/core.cpp", SPDX + '#include "engine/core/record.h"\n',
      "server may not include engine/core/record.h"),
-    ("server/backend.cpp", SPDX + '#  include "engine/rocksdb/reader.h"\n',
-     "server may not include engine/rocksdb/reader.h"),
+    ("server/backend.cpp", SPDX + '#  include "engine/rocksdb/store_reader.h"\n',
+     "server may not include engine/rocksdb/store_reader.h"),
     ("server/guest.cpp", SPDX + '#include "fencekv/client.h"\n',
      "server may not include client/include/fencekv/client.h"),
     ("server/resp/socket.cpp", SPDX + "#include <boost/asio.hpp>\n",

@@ -4,16 +4,9 @@ include(CMakePackageConfigHelpers)
 
 set(fencekv_package ${CMAKE_INSTALL_LIBDIR}/cmake/fencekv)
 
-foreach(target IN ITEMS fencekv_base fencekv_engine fencekv_resp fencekv_client)
-  if(TARGET ${target})
-    install(TARGETS ${target} EXPORT fencekvTargets FILE_SET HEADERS)
-  endif()
-endforeach()
-foreach(program IN ITEMS fencekv-server fencekv-admin)
-  if(TARGET ${program})
-    install(TARGETS ${program})
-  endif()
-endforeach()
+install(TARGETS fencekv_base fencekv_engine fencekv_resp fencekv_client
+        EXPORT fencekvTargets FILE_SET HEADERS)
+install(TARGETS fencekv-server fencekv-admin)
 
 install(EXPORT fencekvTargets NAMESPACE fencekv:: DESTINATION ${fencekv_package})
 configure_package_config_file(

@@ -264,8 +264,8 @@ def main():
                            help="for the test of this demo: play the story the usual way where fencekv "
                                 "belongs (no-fence), or the other way round (no-loss)")
     chosen = arguments.parse_args()
-    signal.signal(signal.SIGTERM, interrupted)
-    signal.signal(signal.SIGHUP, interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupted)
 
     python = sys.executable
     in_python = (start_fencekv, chosen.server, [python, str(HERE / "settlement_worker.py")])
