@@ -4,7 +4,6 @@
 
 #include "server/commands/arguments.h"
 #include "server/commands/command_table.h"
-#include "server/commands/printable.h"
 
 #include <fmt/format.h>
 
@@ -46,10 +45,10 @@ bool is_web_request(const resp::Request& request) {
 std::string unknown_command(const resp::Request& request) {
   constexpr std::size_t kShownBytes = 128;
   std::string line =
-      fmt::format("ERR unknown command '{}', with args beginning with: ", printable(request[0]));
+      fmt::format("ERR unknown command '{}', with args beginning with: ", escaped(request[0]));
   std::size_t shown = 0;
   for (std::size_t at = 1; at < request.size() && shown < kShownBytes; ++at) {
-    const std::string text = printable(request[at].substr(0, kShownBytes - shown));
+    const std::string text = escaped(request[at].substr(0, kShownBytes - shown));
     line += fmt::format("'{}' ", text);
     shown += text.size();
   }
@@ -97,7 +96,7 @@ Dispatched dispatch(const resp::Request& request, Client& client, Context& serve
         return {};
       }
       std::string container = usage(named);
-      return refused(fmt::format("ERR unknown subcommand '{}'. Try {} HELP.", printable(request[1]),
+      return refused(fmt::format("ERR unknown subcommand '{}'. Try {} HELP.", escaped(request[1]),
                                  container.substr(0, container.find(' '))));
     }
   }

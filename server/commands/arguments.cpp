@@ -2,8 +2,6 @@
 
 #include "server/commands/arguments.h"
 
-#include "server/commands/printable.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -55,7 +53,7 @@ Result<Token> parse_token(std::string_view text) {
   if (!number || *number == 0) {
     return Error(Errc::invalid,
                  fmt::format("invalid token '{}', expected a decimal number from 1 to {}",
-                             printable(text), Token::kMax));
+                             escaped(text), Token::kMax));
   }
   return Token(*number);
 }
@@ -72,7 +70,7 @@ Result<std::uint64_t> parse_number(std::string_view what, std::string_view text,
   if (!number || *number < low) {
     return Error(Errc::invalid,
                  fmt::format("invalid {} '{}', expected a decimal number from {} to {}", what,
-                             printable(text), low, high));
+                             escaped(text), low, high));
   }
   return *number;
 }
@@ -99,7 +97,7 @@ Result<ParsedOptions> parse_options(const Call& call, std::size_t from) {
       }
     }
     if (given.choice == nullptr) {
-      return syntax_error(fmt::format("unexpected '{}'", printable(words[at])), call.spec);
+      return syntax_error(fmt::format("unexpected '{}'", escaped(words[at])), call.spec);
     }
     for (std::size_t i = 0; i < parsed.count_; ++i) {
       if (parsed.given_[i].option != given.option) continue;

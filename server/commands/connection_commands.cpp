@@ -3,7 +3,6 @@
 
 #include "server/commands/arguments.h"
 #include "server/commands/families.h"
-#include "server/commands/printable.h"
 
 #include <fmt/format.h>
 
@@ -123,7 +122,7 @@ Outcome hello(Call& call) {
       at += 2;
     } else {
       return call.refuse_line(
-          fmt::format("ERR Syntax error in HELLO option '{}'", printable(words[at])));
+          fmt::format("ERR Syntax error in HELLO option '{}'", escaped(words[at])));
     }
   }
   if (name && !is_name(*name)) return call.refuse_line(kBadName);
@@ -226,7 +225,7 @@ Outcome client_list(Call& call) {
   if (same_word(words[2], "TYPE") && words.size() == 4) {
     const auto normal = is_normal(words[3]);
     if (!normal) {
-      return call.refuse_line(fmt::format("ERR Unknown client type '{}'", printable(words[3])));
+      return call.refuse_line(fmt::format("ERR Unknown client type '{}'", escaped(words[3])));
     }
     call.reply().verbatim(call.server.clients.describe([&](const Client&) { return *normal; }));
     return std::nullopt;
@@ -243,7 +242,7 @@ Outcome client_list(Call& call) {
     }));
     return std::nullopt;
   }
-  return call.refuse(syntax_error(fmt::format("unexpected '{}'", printable(words[2])), call.spec));
+  return call.refuse(syntax_error(fmt::format("unexpected '{}'", escaped(words[2])), call.spec));
 }
 
 struct KillFilter {
@@ -261,7 +260,7 @@ Result<KillFilter> parse_kill_filter(const Call& call) {
   KillFilter filter;
   for (std::size_t at = 2; at < words.size(); at += 2) {
     if (at + 1 == words.size()) {
-      return syntax_error(fmt::format("'{}' without its value", printable(words[at])), call.spec);
+      return syntax_error(fmt::format("'{}' without its value", escaped(words[at])), call.spec);
     }
     const std::string_view value = words[at + 1];
     if (same_word(words[at], "ID")) {
@@ -279,7 +278,7 @@ Result<KillFilter> parse_kill_filter(const Call& call) {
     } else if (same_word(words[at], "TYPE")) {
       const auto normal = is_normal(value);
       if (!normal) {
-        return Error(Errc::invalid, fmt::format("Unknown client type '{}'", printable(value)));
+        return Error(Errc::invalid, fmt::format("Unknown client type '{}'", escaped(value)));
       }
       filter.normal = *normal;
     } else if (same_word(words[at], "SKIPME") &&
@@ -288,7 +287,7 @@ Result<KillFilter> parse_kill_filter(const Call& call) {
     } else {
       return syntax_error(
           fmt::format("unexpected '{}', known filters are ID ADDR LADDR USER TYPE MAXAGE SKIPME",
-                      printable(words[at])),
+                      escaped(words[at])),
           call.spec);
     }
   }
@@ -349,16 +348,15 @@ Outcome client_setinfo(Call& call) {
   if (!is_name(value)) {
     return call.refuse_line(fmt::format(
         "ERR {} cannot contain spaces, newlines or special characters, and has at most {} bytes",
-        printable(call.arguments[2]), kMaxClientNameBytes));
+        escaped(call.arguments[2]), kMaxClientNameBytes));
   }
   if (same_word(call.arguments[2], "LIB-NAME")) {
     call.client.set_library(value);
   } else if (same_word(call.arguments[2], "LIB-VER")) {
     call.client.set_library_version(value);
   } else {
-    return call.refuse_line(
-        fmt::format("ERR Unrecognized option '{}', expected LIB-NAME or LIB-VER",
-                    printable(call.arguments[2])));
+    return call.refuse_line(fmt::format(
+        "ERR Unrecognized option '{}', expected LIB-NAME or LIB-VER", escaped(call.arguments[2])));
   }
   return call.ok();
 }
@@ -380,7 +378,7 @@ Outcome client_reply(Call& call) {
   } else if (same_word(mode, "SKIP")) {
     if (call.client.reply_mode == ReplyMode::on) call.client.reply_mode = ReplyMode::skip_next;
   } else {
-    return call.refuse(syntax_error(fmt::format("unexpected '{}'", printable(mode)), call.spec));
+    return call.refuse(syntax_error(fmt::format("unexpected '{}'", escaped(mode)), call.spec));
   }
   return std::nullopt;
 }

@@ -2,8 +2,6 @@
 
 #include "server/commands/cursor_table.h"
 
-#include "server/commands/printable.h"
-
 #include <utility>
 
 namespace fencekv::server {
@@ -41,7 +39,7 @@ Result<std::optional<std::string>> CursorTable::position(Listing listing, std::s
       return std::optional<std::string>(ring_[slot->second].position);
     }
   }
-  return Error(Errc::invalid, "invalid cursor '" + printable(cursor) +
+  return Error(Errc::invalid, "invalid cursor '" + escaped(cursor) +
                                   "', expected one of this server's newest; start again with 0");
 }
 

@@ -2,7 +2,6 @@
 
 #include "server/commands/arguments.h"
 #include "server/commands/families.h"
-#include "server/commands/printable.h"
 
 #include <fmt/format.h>
 
@@ -250,7 +249,7 @@ Outcome fence_reset(Call& call) {
     reset.guard_name = *guard;
   }
   // It lowers what nothing else may lower, so it leaves a trace of who did that.
-  auto log_and_write = [key = printable(reset.key), client = call.client.shown(),
+  auto log_and_write = [key = escaped(reset.key), client = call.client.shown(),
                         &log = call.server.log](ReplyWriter& reply, Reply& answer) {
     const auto& change = std::get<Reset::Reply>(answer);
     log.warn("FENCE.RESET {}: fence {} -> {} by {}", key, change.before.number(),

@@ -3,7 +3,6 @@
 #include "server/commands/arguments.h"
 #include "server/commands/families.h"
 #include "server/commands/listing.h"
-#include "server/commands/printable.h"
 
 #include <string>
 #include <utility>
@@ -102,7 +101,7 @@ Outcome lease_release(Call& call) {
 Outcome lease_revoke(Call& call) {
   std::string name(call.arguments[1]);
   // It ends what another holds, so it leaves a trace of who did that.
-  auto log_and_write = [shown = printable(name), client = call.client.shown(),
+  auto log_and_write = [shown = escaped(name), client = call.client.shown(),
                         &log = call.server.log](ReplyWriter& reply, Reply& answer) {
     const std::uint64_t fence = std::get<Token>(answer).number();
     log.warn("LEASE.REVOKE {}: token {} granted -> revoked by {}", shown, fence, *client);

@@ -5,7 +5,6 @@
 #include "server/commands/command_table.h"
 #include "server/commands/families.h"
 #include "server/commands/glob.h"
-#include "server/commands/printable.h"
 
 #include <fmt/format.h>
 
@@ -109,7 +108,7 @@ std::string fencekv_section(const Context& server) {
       stats.incarnation, stats.newest.number(), stats.floor.number(), stats.live_keys,
       stats.tombstones, stats.lease_names, stats.epoch, stats.groups, name_of(options.durability),
       name_of(options.unguarded_tokens), options.max_value_bytes, refusal ? 0 : 1,
-      refusal ? fmt::format("refuses_writes:{}\r\n", printable(*refusal)) : std::string());
+      refusal ? fmt::format("refuses_writes:{}\r\n", escaped(*refusal)) : std::string());
 }
 
 struct Section {
@@ -611,7 +610,7 @@ Outcome acl_categories(Call& call) {
   const std::string_view wanted = call.arguments[2];
   if (std::none_of(std::begin(kAll), std::end(kAll),
                    [&](std::string_view category) { return same_word(category, wanted); })) {
-    return call.refuse_line(fmt::format("ERR Unknown category '{}'", printable(wanted)));
+    return call.refuse_line(fmt::format("ERR Unknown category '{}'", escaped(wanted)));
   }
   std::vector<std::string_view> names;
   const auto add = [&](const CommandSpec& spec) {
