@@ -63,8 +63,9 @@ Result<Found> find(State& state, std::string_view name, const Moment& moment) {
 
 Result<void> check_ttl(milliseconds ttl) {
   if (ttl >= milliseconds(1) && ttl <= Limits::kMaxTtl) return {};
-  return Error(Errc::invalid, "ttl must be 1 to " + std::to_string(Limits::kMaxTtl.count()) +
-                                  " milliseconds (7 days)");
+  return Error(Errc::invalid, "invalid ttl '" + std::to_string(ttl.count()) +
+                                  "', expected a decimal number from 1 to " +
+                                  std::to_string(Limits::kMaxTtl.count()));
 }
 
 Result<void> check_claim(std::string_view name, std::string_view owner) {

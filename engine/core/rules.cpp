@@ -339,7 +339,9 @@ Result<void> check_length(std::string_view what, std::string_view bytes, std::si
 
 Result<void> check_token(Token token) {
   if (token.is_valid()) return {};
-  return Error(Errc::invalid, "token must be a number from 1 to 9223372036854775807");
+  return Error(Errc::invalid, "invalid token '" + std::to_string(token.number()) +
+                                  "', expected a decimal number from 1 to " +
+                                  std::to_string(Token::kMax));
 }
 
 KeyState describe(const KeyRecord* record) {

@@ -4,7 +4,9 @@
 namespace fencekv::testing {
 
 std::vector<WorldKind> every_world() {
-  return {{"Memory", make_memory_world}, {"RocksDB", make_rocksdb_world}};
+  return {{"Memory", make_memory_world},
+          {"RocksDB", make_rocksdb_world},
+          {"Network", make_network_world}};
 }
 
 }  // namespace fencekv::testing

@@ -19,15 +19,15 @@ TEST_P(KeyContract, RefusesTokensOutOfRange) {
   ASSERT_OK(set("job", "kept", token));
 
   for (const auto wrong : {Token{0}, Token{Token::kMax + 1}}) {
-    EXPECT_THAT(outcome(set("job", "x", wrong)), StartsWith("ERR token must be"));
-    EXPECT_THAT(outcome(remove("job", wrong)), StartsWith("ERR token must be"));
-    EXPECT_THAT(outcome(world().ask(Raise{"job", wrong, {}})), StartsWith("ERR token must be"));
+    EXPECT_THAT(outcome(set("job", "x", wrong)), StartsWith("ERR invalid token '"));
+    EXPECT_THAT(outcome(remove("job", wrong)), StartsWith("ERR invalid token '"));
+    EXPECT_THAT(outcome(world().ask(Raise{"job", wrong, {}})), StartsWith("ERR invalid token '"));
     EXPECT_THAT(outcome(world().ask(FencedRead{"job", wrong, {}})),
-                StartsWith("ERR token must be"));
+                StartsWith("ERR invalid token '"));
     EXPECT_THAT(outcome(world().ask(Reset{.key = "job", .token = wrong})),
-                StartsWith("ERR token must be"));
-    EXPECT_THAT(outcome(release("issuer", "issuer-1", wrong)), StartsWith("ERR token must be"));
-    EXPECT_THAT(outcome(renew("issuer", "issuer-1", wrong)), StartsWith("ERR token must be"));
+                StartsWith("ERR invalid token '"));
+    EXPECT_THAT(outcome(release("issuer", "issuer-1", wrong)), StartsWith("ERR invalid token '"));
+    EXPECT_THAT(outcome(renew("issuer", "issuer-1", wrong)), StartsWith("ERR invalid token '"));
   }
 
   EXPECT_EQ(value_of("job"), "kept");

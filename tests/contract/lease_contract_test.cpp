@@ -220,10 +220,11 @@ TEST_P(LeaseContract, ListsOnlyWhatIsHeld) {
 
 TEST_P(LeaseContract, TakesTimesFromAMillisecondToSevenDays) {
   for (const auto wrong : {0ms, -1ms, Limits::kMaxTtl + 1ms}) {
-    EXPECT_THAT(outcome(world().ask(Acquire{"lease", "me", wrong})), StartsWith("ERR ttl must be"));
+    EXPECT_THAT(outcome(world().ask(Acquire{"lease", "me", wrong})),
+                StartsWith("ERR invalid ttl '"));
   }
   const auto token = hold("lease", "me", Limits::kMaxTtl);
-  EXPECT_THAT(outcome(renew("lease", "me", token, 0ms)), StartsWith("ERR ttl must be"));
+  EXPECT_THAT(outcome(renew("lease", "me", token, 0ms)), StartsWith("ERR invalid ttl '"));
   EXPECT_OK(renew("lease", "me", token, 1ms));
 }
 

@@ -68,5 +68,6 @@ std::vector<WorldKind> every_world();
 
 std::unique_ptr<World> make_memory_world(Options options);
 std::unique_ptr<World> make_rocksdb_world(Options options);
+std::unique_ptr<World> make_network_world(Options options);
 
 }  // namespace fencekv::testing
