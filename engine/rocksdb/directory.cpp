@@ -25,7 +25,7 @@ std::string stamp_text() {
   return std::string(kTitle) + std::string(kFormatWord) + std::to_string(core::kFormat) + "\n";
 }
 
-/// The number after `format ` in the stamp; nullopt: it is not a stamp.
+/// The number after `format ` in the stamp; nullopt: it is not a stamp. Formats count from 1.
 std::optional<std::uint64_t> parse_stamp(std::string_view text) {
   if (!text.starts_with(kTitle)) return std::nullopt;
   text.remove_prefix(kTitle.size());
@@ -33,7 +33,8 @@ std::optional<std::uint64_t> parse_stamp(std::string_view text) {
   text.remove_prefix(kFormatWord.size());
   const auto end = text.find('\n');
   if (end == std::string_view::npos) return std::nullopt;
-  return parse_decimal(text.substr(0, end));
+  const auto format = parse_decimal(text.substr(0, end));
+  return format && *format >= 1 ? format : std::nullopt;
 }
 
 Result<bool> is_there(const std::filesystem::path& path) {
