@@ -225,8 +225,12 @@ net::awaitable<bool> Session::send() {
   std::size_t sent = 0;
   while (sent < out_.size()) {
     // A client may be slow; it may not stand still.
-    client_.set_deadline(Wait::write,
-                         std::chrono::steady_clock::now() + ServerOptions::kWriteTimeout);
+    if (limits_are_tight_) {
+      client_.set_deadline(Wait::authentication, authentication_deadline_);
+    } else {
+      client_.set_deadline(Wait::write,
+                           std::chrono::steady_clock::now() + ServerOptions::kWriteTimeout);
+    }
     const auto rest = net::buffer(out_.data() + sent, out_.size() - sent);
     const auto [error, size] = co_await socket_.async_write_some(rest, kAsResult);
     if (error) co_return false;
