@@ -2,6 +2,7 @@
 #include "engine/core/make_store.h"
 #include "engine/memory/memory_backend.h"
 #include "tests/contract/world.h"
+#include "tests/support/copy_directory.h"
 #include "tests/support/temporary_directory.h"
 
 #include <filesystem>
@@ -99,7 +100,7 @@ class RocksWorld final : public EmbeddedWorld {
   void crash() override {
     // The files as a killed process leaves them, and no trace of the clean stop that follows.
     const auto killed = root_.path() / ("life-" + std::to_string(++lives_));
-    std::filesystem::copy(directory_, killed, std::filesystem::copy_options::recursive);
+    copy_directory(directory_, killed);
     stop();
     directory_ = killed;
     start();

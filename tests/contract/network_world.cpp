@@ -4,6 +4,7 @@
 
 #include "server/server.h"
 #include "tests/contract/world.h"
+#include "tests/support/copy_directory.h"
 #include "tests/support/temporary_directory.h"
 
 #include <fencekv/client.h>
@@ -125,7 +126,7 @@ class NetworkWorld final : public World {
 
   void crash() override {
     const auto killed = root_.path() / ("life-" + std::to_string(++lives_));
-    std::filesystem::copy(directory_, killed, std::filesystem::copy_options::recursive);
+    copy_directory(directory_, killed);
     stop();
     directory_ = killed;
     start();
