@@ -207,15 +207,15 @@ Committer::Replies Committer::decide_group(std::vector<Operation>& operations) {
     }
     case Outcome::refused:
       for (auto& reply : replies) reply = Error(Errc::misconf, "the storage refused the write");
-      return replies;
+      break;
     case Outcome::unknown:
+      // Writes of the group may be there after the reopen, or not.
+      suspend("a write to the storage failed");
+      for (auto& reply : replies) reply = in_doubt();
       break;
   }
 
-  suspend("a write to the storage failed");
-  // Writes of the group may be there after the reopen, or not. Its reads have another answer: what
-  // is committed.
-  for (auto& reply : replies) reply = in_doubt();
+  // The group's reads have another answer: what is committed.
   auto committed = decide_suspended(operations);
   for (std::size_t i = 0; i < operations.size(); ++i) {
     if (is_read(operations[i].command)) replies[i] = std::move(committed[i]);

@@ -4,6 +4,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 fencekv_test_family(engine_unit
   SOURCES
     boots_test.cpp
+    committer_test.cpp
     directory_test.cpp
     position_file_test.cpp
     record_test.cpp
