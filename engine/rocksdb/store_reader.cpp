@@ -26,10 +26,10 @@ namespace {
 
 using std::filesystem::path;
 
-/// How often a live store is tried before we give up: it is opened again when the server changed
-/// the set of its files meanwhile. With pauses of 20, 40, 60 … ms that is about 4 seconds.
-constexpr int kTries = 20;
-constexpr std::chrono::milliseconds kPause{20};
+/// How long a live store is tried before we give up: a server may be starting or stopping, or may
+/// change the set of its files in the milliseconds that we look at it.
+constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::milliseconds kPause{50};
 
 /// A torn slot is one that the server is writing at this moment, or one left by a power cut.
 constexpr int kSlotTries = 5;
@@ -39,7 +39,7 @@ bool is_there(const path& file) {
   return std::filesystem::exists(std::filesystem::symlink_status(file, error));
 }
 
-/// A new directory for the little that RocksDB wants to have of its own; gone with the object.
+/// A new directory, gone with the object.
 class ScratchDirectory {
  public:
   static Result<ScratchDirectory> make() {
@@ -65,26 +65,69 @@ class ScratchDirectory {
   path path_;
 };
 
-/// RocksDB's list of its files, as far as it can be seen from outside. While it stays the same, no
-/// file that belongs to the database is deleted: only files that the list has dropped already are.
+/// RocksDB's list of its files, and its own files of the same moment.
 struct FileList {
-  std::string current;
-  std::uintmax_t size = 0;
+  std::string current;   ///< The content of CURRENT, which names the manifest.
+  std::string manifest;  ///< The manifest's content.
 
-  friend bool operator==(const FileList&, const FileList&) = default;
+  path manifest_name() const { return current.substr(0, current.find('\n')); }
 };
 
 Result<FileList> file_list(const path& database) {
-  const auto current = read_file(database / "CURRENT");
-  if (!current) return current.error();
+  auto current = read_file(database / "CURRENT");
+  if (!current) return std::move(current).error();
   if (!*current) return Error(Errc::corrupt, (database / "CURRENT").string() + " is missing");
 
-  FileList list{.current = **current};
-  const auto manifest = database / list.current.substr(0, list.current.find('\n'));
-  std::error_code error;
-  list.size = std::filesystem::file_size(manifest, error);
-  if (error) return Error(Errc::corrupt, manifest.string() + ": " + error.message());
+  FileList list{.current = **std::move(current), .manifest = {}};
+  auto manifest = read_file(database / list.manifest_name());
+  if (!manifest) return std::move(manifest).error();
+  if (!*manifest) {
+    return Error(Errc::corrupt, (database / list.manifest_name()).string() + " is missing");
+  }
+  list.manifest = **std::move(manifest);
   return list;
+}
+
+Result<void> write_new(const path& file, std::string_view content) {
+  const auto created = open_file(file, O_WRONLY | O_CREAT | O_EXCL);
+  if (!created) return created.error();
+  return write_at(*created, file, content, 0);
+}
+
+Error changes_too_fast(const path& directory) {
+  return {Errc::in_use,
+          directory.string() + " changes too fast to be opened: try again in a moment"};
+}
+
+/// Makes `shadow` a database of the same files: links to the tables and logs, copies of what says
+/// which of them belong to it. LOCK is left alone. The links go to descriptors, which the caller
+/// keeps while the shadow is used: a file that is deleted meanwhile can be opened all the same.
+Result<std::vector<File>> make_shadow(const path& database, const FileList& list,
+                                      const path& shadow) {
+  std::error_code error;
+  std::filesystem::create_directory(shadow, error);
+  if (error) return file_error("create", shadow, error.value());
+
+  std::vector<File> files;
+  std::filesystem::directory_iterator entry(database, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const auto name = entry->path().filename();
+    const auto kind = name.extension();
+    if (kind != ".sst" && kind != ".log" && name != "IDENTITY") continue;
+    auto file = open_file(entry->path(), O_RDONLY);
+    if (!file) return is_there(entry->path()) ? file.error() : changes_too_fast(database);
+    const path held = "/proc/self/fd/" + std::to_string(file->descriptor());
+    std::error_code failed;
+    std::filesystem::create_symlink(held, shadow / name, failed);
+    if (failed) return file_error("create", shadow / name, failed.value());
+    files.push_back(*std::move(file));
+  }
+  if (error) return file_error("list", database, error.value());
+  if (auto made = write_new(shadow / list.manifest_name(), list.manifest); !made) {
+    return made.error();
+  }
+  if (auto made = write_new(shadow / "CURRENT", list.current); !made) return made.error();
+  return files;
 }
 
 /// How many slots are valid by themselves. The position file answers for its newest valid slot
@@ -145,20 +188,44 @@ Result<void> check_live_stamp(const path& directory) {
                                        ". Use a newer fencekv");
 }
 
+Result<std::unique_ptr<rocksdb::DB>> open_database(const path& database, const Log& log) {
+  auto options = database_options(log);
+  // Table files stay open, and can be read when a server has deleted them.
+  options.max_open_files = -1;
+  rocksdb::DB* opened = nullptr;
+  const auto status = rocksdb::DB::OpenForReadOnly(options, database.string(), &opened);
+  std::unique_ptr<rocksdb::DB> owned(opened);
+  if (!status.ok()) return error_of(status);
+  return owned;
+}
+
 Error about(const path& file, const Error& error) {
   return {error.code(), file.string() + ": " + error.detail()};
 }
 
+/// RocksDB's words about a file of `opened`, which stands for `database`.
+Error about_database(const path& database, const path& opened, const Error& error) {
+  auto text = error.detail();
+  const auto from = opened.string();
+  const auto to = database.string();
+  for (auto at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+    text.replace(at, from.size(), to);
+  }
+  return about(database, {error.code(), text});
+}
+
 }  // namespace
 
-/// The records of a database that nobody changes while it is open. RecordSnapshot would ask a
-/// secondary for a RocksDB snapshot, which 7.8.3 hands out and then refuses to read from.
+/// The records of a database that is opened for reading: nothing changes them.
 class StoreReader::Records final : public core::Snapshot {
  public:
-  explicit Records(std::unique_ptr<rocksdb::DB> database) : database_(std::move(database)) {}
+  Records(std::unique_ptr<rocksdb::DB> database, path shown)
+      : database_(std::move(database)), shown_(std::move(shown)) {}
 
   Result<std::optional<std::string>> read(std::string_view place) override {
-    return read_record(*database_, {}, place);
+    auto bytes = read_record(*database_, {}, place);
+    if (!bytes) return about_database(shown_, database_->GetName(), bytes.error());
+    return bytes;
   }
 
   Result<void> scan(
@@ -173,14 +240,15 @@ class StoreReader::Records final : public core::Snapshot {
       const auto bytes = cursor->value();
       if (!visit({place.data(), place.size()}, {bytes.data(), bytes.size()})) break;
     }
-    if (!cursor->status().ok()) return about(database_->GetName(), error_of(cursor->status()));
-    return {};
+    if (cursor->status().ok()) return {};
+    return about_database(shown_, database_->GetName(), error_of(cursor->status()));
   }
 
   rocksdb::DB& database() { return *database_; }
 
  private:
   const std::unique_ptr<rocksdb::DB> database_;
+  const path shown_;  // where the files are, if the database was opened through links
 };
 
 StoreReader::StoreReader(path directory, std::optional<Directory> shared, NotedPosition noted,
@@ -207,9 +275,8 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open(const path& directory, co
                                                                           : " does not exist"));
   }
 
-  std::optional<Error> last;
-  for (int i = 0; i < kTries; ++i) {
-    if (i > 0) std::this_thread::sleep_for(kPause * i);
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (true) {
     auto shared = Directory::share(directory);
     if (shared) return open_stopped(*std::move(shared), log);
     if (shared.error().code() != Errc::in_use) {
@@ -224,10 +291,9 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open(const path& directory, co
 
     auto live = open_live(directory, log);
     if (live || live.error().code() == Errc::newer_format) return live;
-    // The server may have deleted a file that we were about to open, may be starting or stopping.
-    last = std::move(live).error();
+    if (std::chrono::steady_clock::now() >= until) return live;
+    std::this_thread::sleep_for(kPause);
   }
-  return *std::move(last);
 }
 
 Result<std::unique_ptr<StoreReader>> StoreReader::open_stopped(Directory directory,
@@ -238,57 +304,46 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open_stopped(Directory directo
 
   auto noted = read_position(directory.position());
   read_reservation(directory.position(), noted);
-  rocksdb::DB* opened = nullptr;
-  const auto status =
-      rocksdb::DB::OpenForReadOnly(database_options(log), directory.database().string(), &opened);
-  std::unique_ptr<rocksdb::DB> database(opened);
-  if (!status.ok()) return about(directory.database(), error_of(status));
+  auto database = open_database(directory.database(), log);
+  if (!database) return about(directory.database(), database.error());
 
   auto where = directory.path();
-  return std::unique_ptr<StoreReader>(
-      new StoreReader(std::move(where), std::move(directory), std::move(noted),
-                      std::make_unique<Records>(std::move(database))));
+  auto records = std::make_unique<Records>(*std::move(database), directory.database());
+  return std::unique_ptr<StoreReader>(new StoreReader(std::move(where), std::move(directory),
+                                                      std::move(noted), std::move(records)));
 }
 
 Result<std::unique_ptr<StoreReader>> StoreReader::open_live(const path& directory, const Log& log) {
   if (auto stamped = check_live_stamp(directory); !stamped) return stamped.error();
   auto noted = read_position(directory / "position");
 
-  // A secondary of 7.8.3 takes a table file that it does not find (or cannot open) for one that a
-  // later entry of the manifest will drop, and settles for the newest older state without such a
-  // file: silently older than the log files it then replays. So what it opened counts only if the
-  // manifest was the same before and after, since then no file in use was deleted meanwhile.
+  // Not a RocksDB secondary: one of 7.8.3 takes a table file that it does not find, or cannot open,
+  // for one that a later entry of the manifest will drop, settles for an older state without it,
+  // and replays the log on top. Keys vanish without an error. Opened for reading, a database
+  // refuses to open without a file. It is done in a directory of links, so that whatever RocksDB
+  // may do there (up to 11.5 such a reader may delete files of a live database) stays there.
   const auto before = file_list(directory / "db");
   if (!before) return before.error();
-
-  auto options = database_options(log);
-  // Needed, so that the table files stay open and can be read when the server has deleted them.
-  options.max_open_files = -1;
-  // The secondary finds log files that are in the manifest and deleted already.
-  options.track_and_verify_wals_in_manifest = false;
-  rocksdb::DB* opened = nullptr;
-  rocksdb::Status status;
-  {
-    // Only for RocksDB's own log, which goes elsewhere: not needed once it is open, so that
-    // nothing is left behind when the tool is interrupted.
-    auto scratch = ScratchDirectory::make();
-    if (!scratch) return std::move(scratch).error();
-    status = rocksdb::DB::OpenAsSecondary(options, (directory / "db").string(),
-                                          scratch->where().string(), &opened);
-  }
-  std::unique_ptr<rocksdb::DB> database(opened);
-  if (!status.ok()) return about(directory / "db", error_of(status));
-
+  auto scratch = ScratchDirectory::make();
+  if (!scratch) return std::move(scratch).error();
+  const auto shadow = scratch->where() / "db";
+  const auto files = make_shadow(directory / "db", *before, shadow);
+  if (!files) return files.error();
+  // While the manifest stays the same, no file that belongs to the database is deleted. Otherwise
+  // one may have been that is missed by nobody: a log file whose records went into a table that the
+  // copy of the manifest does not know.
   const auto after = file_list(directory / "db");
   if (!after) return after.error();
-  if (!(*before == *after)) {
-    return Error(Errc::in_use,
-                 directory.string() + " changes too fast to be opened: try again in a moment");
+  if (before->current != after->current || before->manifest != after->manifest) {
+    return changes_too_fast(directory);
   }
+  auto database = open_database(shadow, log);
+  if (!database) return about_database(directory / "db", shadow, database.error());
   read_reservation(directory / "position", noted);
 
-  std::unique_ptr<StoreReader> reader(new StoreReader(
-      directory, std::nullopt, std::move(noted), std::make_unique<Records>(std::move(database))));
+  std::unique_ptr<StoreReader> reader(
+      new StoreReader(directory, std::nullopt, std::move(noted),
+                      std::make_unique<Records>(*std::move(database), directory / "db")));
   // A server that is just starting on a store may not have written its first group yet.
   const auto meta = reader->meta();
   if (!meta) return meta.error();
@@ -301,6 +356,9 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open_live(const path& director
 Result<StoredMeta> StoreReader::meta() {
   StoredMeta meta;
   std::optional<Error> problem;
+  const auto damaged = [this](const std::string& what) {
+    return about(directory_ / "db", {Errc::corrupt, what});
+  };
   const auto load = [&]<class Record>(
                         std::string_view place, Record& record,
                         Result<Record> (*decode)(std::string_view, std::string_view)) {
@@ -311,20 +369,20 @@ Result<StoredMeta> StoreReader::meta() {
       return;
     }
     if (!*bytes) {
-      problem = Error(Errc::corrupt, "record " + escaped(place) + " is missing");
+      problem = damaged("record " + escaped(place) + " is missing");
       return;
     }
     auto decoded = decode(place, **bytes);
     if (decoded) record = *std::move(decoded);
-    if (!decoded) problem = std::move(decoded).error();
+    if (!decoded) problem = damaged(decoded.error().detail());
   };
   load(core::kIdentityKey, meta.identity, core::decode_identity);
   load(core::kAllocatorKey, meta.allocator, core::decode_allocator);
   load(core::kPositionKey, meta.position, core::decode_position);
   if (!problem && meta.identity.boots.all().empty()) {
-    problem = Error(Errc::corrupt, "record midentity names no boot");
+    problem = damaged("record midentity names no boot");
   }
-  if (problem) return about(directory_ / "db", *problem);
+  if (problem) return *problem;
   return meta;
 }
 
@@ -408,6 +466,10 @@ StoreReader::TablesChecked StoreReader::check_tables(
     rocksdb::SstFileReader table(database_options({}));
     auto status = table.Open(name.string());
     if (status.ok()) status = table.VerifyChecksum();
+    // A damaged block of properties is only worth a warning to 7.8.3: it is taken for an empty one.
+    if (status.ok() && table.GetTableProperties()->num_entries == 0) {
+      status = rocksdb::Status::Corruption("its properties cannot be read");
+    }
     const bool is_gone = is_live_ && !is_there(name);
     if (!status.ok() && !is_gone) problem(about(name, error_of(status)));
     if (!is_gone) {

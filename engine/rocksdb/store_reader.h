@@ -4,9 +4,8 @@
 /// notice.
 ///
 /// A stopped store is opened in place, under a shared lock that keeps writers out meanwhile: a
-/// server that starts gets "in use". A live one is opened as a RocksDB secondary, whose own files
-/// are in a temporary directory, and which never catches up: it stays where it was opened. Its
-/// table files are held open, so the server may go on deleting them.
+/// server that starts gets "in use". Of a live one, the files of one moment are opened through
+/// links in a temporary directory. They are held open, so the server may go on deleting them.
 ///
 ///     auto reader = fencekv::rocks::StoreReader::open("/var/lib/fencekv", {});
 ///     if (!reader) return report(reader.error());

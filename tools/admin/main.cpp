@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace fencekv::admin {
@@ -43,7 +44,9 @@ struct Arguments {
 };
 
 void complain(std::string_view text) {
-  fmt::print(stderr, "fencekv-admin: {}\n", shown(text));
+  // Longer than any path that can be opened.
+  constexpr std::size_t kColumns = 5000;
+  fmt::print(stderr, "fencekv-admin: {}\n", message(text, kColumns));
 }
 
 /// What the person who reads the error can do about it; empty: the error says so itself.
@@ -72,6 +75,14 @@ bool are_streams_open() {
     if (fcntl(stream, F_GETFD) == -1 && open("/dev/null", O_RDWR) == -1) return false;
   }
   return fcntl(STDOUT_FILENO, F_GETFD) != -1;
+}
+
+/// A store holds a file open for every 64 MiB, and the default limit is 1,024 files.
+void allow_many_files() {
+  struct rlimit files {};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
 }
 
 void add_directory(CLI::App& command, Arguments& arguments) {
@@ -184,7 +195,10 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error, std::cout, std::cerr);
-    complain(error.what());
+    // CLI11 would say "A subcommand is required" to a misspelt one too.
+    complain(app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-'
+                 ? fmt::format("expected dump, stat or verify, not {}", argv[1])
+                 : error.what());
     complain("--help explains the commands and their options");
     return exit_usage;
   }
@@ -207,5 +221,6 @@ int main(int argc, char** argv) {
     fencekv::admin::complain("standard output is closed");
     return fencekv::admin::exit_io;
   }
+  fencekv::admin::allow_many_files();
   return fencekv::admin::run(argc, argv);
 }

@@ -46,6 +46,36 @@ bool is_deceptive(char32_t code) {
          (code >= 0x2060 && code <= 0x206F) || code == 0xFEFF || code == 0x061C;
 }
 
+enum class Backslash { doubled, kept };
+
+std::string one_line(std::string_view bytes, std::size_t max_columns, Backslash backslash) {
+  std::string line;
+  std::size_t used = 0;
+  while (!bytes.empty()) {
+    const auto [length, code] = first_character(bytes);
+    std::string piece;
+    if (code == '\\' && backslash == Backslash::doubled) {
+      piece = "\\\\";
+    } else if (length > 0 && !is_control(code) && !is_deceptive(code)) {
+      piece = bytes.substr(0, length);
+    } else {
+      for (const char byte : bytes.substr(0, std::max(length, std::size_t{1}))) {
+        piece += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+      }
+    }
+    const auto width = columns(piece);
+    const auto rest = bytes.substr(std::max(length, std::size_t{1}));
+    // The last column is kept for the sign that something is missing.
+    if (width > max_columns - used || (width == max_columns - used && !rest.empty())) {
+      return line + "…";
+    }
+    line += piece;
+    used += width;
+    bytes = rest;
+  }
+  return line;
+}
+
 }  // namespace
 
 bool is_text(std::string_view bytes) {
@@ -77,31 +107,11 @@ std::string base64(std::string_view bytes) {
 }
 
 std::string shown(std::string_view bytes, std::size_t max_columns) {
-  std::string line;
-  std::size_t used = 0;
-  while (!bytes.empty()) {
-    const auto [length, code] = first_character(bytes);
-    std::string piece;
-    if (code == '\\') {
-      piece = "\\\\";
-    } else if (length > 0 && !is_control(code) && !is_deceptive(code)) {
-      piece = bytes.substr(0, length);
-    } else {
-      for (const char byte : bytes.substr(0, std::max(length, std::size_t{1}))) {
-        piece += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-      }
-    }
-    const auto width = columns(piece);
-    const auto rest = bytes.substr(std::max(length, std::size_t{1}));
-    // The last column is kept for the sign that something is missing.
-    if (width > max_columns - used || (width == max_columns - used && !rest.empty())) {
-      return line + "…";
-    }
-    line += piece;
-    used += width;
-    bytes = rest;
-  }
-  return line;
+  return one_line(bytes, max_columns, Backslash::doubled);
+}
+
+std::string message(std::string_view text, std::size_t max_columns) {
+  return one_line(text, max_columns, Backslash::kept);
 }
 
 std::size_t columns(std::string_view text) {

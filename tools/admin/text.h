@@ -20,6 +20,9 @@ std::string base64(std::string_view bytes);
 /// becomes `\xHH`, a backslash `\\`. Cut at `max_columns`, which `…` then shows.
 std::string shown(std::string_view bytes, std::size_t max_columns = SIZE_MAX);
 
+/// The same for a message whose stored bytes are escaped already: backslashes are left as they are.
+std::string message(std::string_view text, std::size_t max_columns = SIZE_MAX);
+
 /// How many columns shown() text takes, counting one for each character.
 std::size_t columns(std::string_view text);
 

@@ -64,7 +64,7 @@ class Findings {
   };
 
   void line(std::string_view kind, std::string_view text) {
-    output_.write(fmt::format("{}: {}\n", kind, shown(text)));
+    output_.write(fmt::format("{}: {}\n", kind, message(text)));
   }
 
   Output& output_;
