@@ -31,9 +31,9 @@ constexpr bool kChanges =
 }  // namespace fencekv
 
 /// Every type of command, for explicit instantiation.
-#define FENCEKV_FOR_EACH_CLIENT_COMMAND(X)                                                     \
-  X(Write)                                                                                     \
-  X(Raise)                                                                                     \
-  X(FencedRead) X(Reset) X(Acquire) X(Renew) X(Release) X(Revoke) X(Inspect) X(Get) X(GetMany) \
-      X(GetFenced) X(Describe) X(ListRejections) X(ScanLeases) X(ScanKeys) X(Exists) X(Strlen) \
-          X(TypeOf) X(CountKeys) X(Ping) X(Echo) X(Raw)
+// clang-format off
+#define FENCEKV_FOR_EACH_CLIENT_COMMAND(X)                                              \
+  X(Write) X(Raise) X(FencedRead) X(Reset) X(Acquire) X(Renew) X(Release) X(Revoke)     \
+  X(Inspect) X(Get) X(GetMany) X(GetFenced) X(Describe) X(ListRejections) X(ScanLeases) \
+  X(ScanKeys) X(Exists) X(Strlen) X(TypeOf) X(CountKeys) X(Ping) X(Echo) X(Raw)
+// clang-format on

@@ -399,19 +399,27 @@ TEST(LeaseGuard, MayBeDestroyedByTheListenerOfItsLoss) {
   });
   self = &server;
   Client client(server.options());
-  std::mutex mutex;
-  std::optional<LeaseGuard> guard;
-  std::promise<void> destroyed;
+  // Shared: the listener may still be at them when the test is done.
+  struct Scene {
+    std::mutex mutex;
+    std::optional<LeaseGuard> guard;
+    std::promise<void> destroyed;
+  };
+  const auto scene = std::make_shared<Scene>();
+  auto destroyed = scene->destroyed.get_future();
+  const auto listener = [scene](const LeaseLoss&) {
+    {
+      const std::lock_guard lock(scene->mutex);
+      scene->guard.reset();
+    }
+    scene->destroyed.set_value();
+  };
   {
-    const std::lock_guard lock(mutex);
-    guard.emplace(must_acquire(client, {.ttl = 150ms, .on_lost = [&](const LeaseLoss&) {
-                                          const std::lock_guard inner(mutex);
-                                          guard.reset();
-                                          destroyed.set_value();
-                                        }}));
+    const std::lock_guard lock(scene->mutex);
+    scene->guard.emplace(must_acquire(client, {.ttl = 150ms, .on_lost = listener}));
   }
 
-  EXPECT_EQ(destroyed.get_future().wait_for(kSoon), std::future_status::ready);
+  EXPECT_EQ(destroyed.wait_for(kSoon), std::future_status::ready);
 }
 
 TEST(LeaseGuard, OutlivesItsClientAndRunsIntoItsDeadline) {
