@@ -50,6 +50,9 @@ constexpr std::size_t kReadBytes = 64 * 1024;
 // Requests that go out in one write; more wait, so that a slow peer holds up few of them.
 constexpr std::size_t kWriteBytes = 256 * 1024;
 
+// Longer timeouts would overflow the clock.
+constexpr std::chrono::milliseconds kLongestTimeout = std::chrono::hours{24 * 365};
+
 std::string in_milliseconds(std::chrono::milliseconds time) {
   return std::to_string(time.count()) + " ms";
 }
@@ -156,7 +159,9 @@ class Connection::Core {
 
 bool Connection::Core::send(Request request) {
   auto call = std::make_shared<Call>();
-  call->timeout = request.call.timeout.count() > 0 ? request.call.timeout : options_.call_timeout;
+  call->timeout =
+      std::min(request.call.timeout.count() > 0 ? request.call.timeout : options_.call_timeout,
+               kLongestTimeout);
   call->deadline = std::chrono::steady_clock::now() + call->timeout;
   call->request = std::move(request);
   {
@@ -283,7 +288,7 @@ void Connection::Core::connect() {
   }
 
   const auto link = link_ = std::make_shared<Link>(io_, options_.max_reply_bytes);
-  link->timer.expires_after(options_.connect_timeout);
+  link->timer.expires_after(std::min(options_.connect_timeout, kLongestTimeout));
   link->timer.async_wait([this, link](error_code error) {
     if (error || link != link_ || link->ready) return;
     on_connect_failure(link,

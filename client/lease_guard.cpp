@@ -75,9 +75,9 @@ struct LeaseGuard::State {
 
   mutable std::mutex mutex;
   std::condition_variable changed;
-  Renewal renewal;       // guarded by mutex
-  bool ending = false;   // guarded by mutex; a release was begun: nothing is renewed any more
-  bool settled = false;  // guarded by mutex; the server said that the grant is over
+  Renewal renewal;      // guarded by mutex
+  bool ending = false;  // guarded by mutex; a release was begun: nothing is renewed any more
+  std::optional<Result<void>> settled;  // guarded by mutex; the server said that the grant is over
 
   std::stop_source stop;
   std::thread keeper;  // of the guard alone
@@ -117,7 +117,7 @@ bool LeaseGuard::State::send_renewal(const std::shared_ptr<State>& self, Renewal
       if (remaining) {
         self->renewal.acknowledged(since_boot(), *remaining);
       } else {
-        if (remaining.error().code() == Errc::lease_lost) self->settled = true;
+        if (remaining.error().code() == Errc::lease_lost) self->settled = remaining.error();
         self->renewal.failed(since_boot(), remaining.error());
       }
     }
@@ -135,10 +135,7 @@ Result<void> LeaseGuard::State::release() {
   {
     const std::lock_guard lock(mutex);
     ending = true;
-    if (settled) {
-      if (renewal.loss()) return Error::lease_lost(to_string(*renewal.loss()));
-      return {};
-    }
+    if (settled) return *settled;
   }
   changed.notify_all();
   stop.request_stop();
@@ -165,7 +162,7 @@ Result<void> LeaseGuard::State::release() {
   auto result = outcome.get();
   if (result || result.error().code() == Errc::lease_lost) {
     const std::lock_guard lock(mutex);
-    settled = true;
+    settled = result;
   }
   return result;
 }

@@ -4,6 +4,8 @@
 #include "client/boot_clock.h"
 #include "fencekv/client.h"
 #include "fencekv/lease_guard.h"
+#include "tests/support/fake_server.h"
+#include "tests/support/raw_client.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -212,7 +214,7 @@ TEST_F(ClientAndServer, StaysLostWhenTheServerWakesUpTooLate) {
   const auto held = since_boot() - begin;
   server_->signal(SIGCONT);
 
-  EXPECT_LT(held, 1500ms);
+  EXPECT_LT(held, 5s);
   EXPECT_EQ(reason, LossReason::deadline);
   // The renewals that hung now land, or fail. Neither revives the guard, or tells it twice.
   EXPECT_TRUE(client.ping({.timeout = 10s}));
@@ -224,7 +226,7 @@ TEST_F(ClientAndServer, StaysLostWhenTheServerWakesUpTooLate) {
 TEST_F(ClientAndServer, TellsAHolderThatItsLeaseWasRevoked) {
   Client client(options());
   Client admin(options());
-  const auto guard = must_acquire(client, "job", {.ttl = 900ms});
+  const auto guard = must_acquire(client, "job", {.ttl = 3s});
 
   ASSERT_TRUE(admin.revoke("job"));
 
@@ -233,7 +235,7 @@ TEST_F(ClientAndServer, TellsAHolderThatItsLeaseWasRevoked) {
     std::this_thread::sleep_for(1ms);
   }
   EXPECT_EQ(guard.loss(), LossReason::revoked);
-  EXPECT_LT(since_boot() - begin, 800ms);
+  EXPECT_LT(since_boot() - begin, 2500ms) << "not only at the deadline";
 }
 
 TEST_F(ClientAndServer, LetsTheTimesOfTwoHoldersNeverOverlap) {
@@ -269,11 +271,62 @@ TEST_F(ClientAndServer, LetsTheTimesOfTwoHoldersNeverOverlap) {
   for (auto& worker : workers) worker.join();
 
   std::sort(all.begin(), all.end(), [](auto& a, auto& b) { return a.from < b.from; });
-  ASSERT_GT(all.size(), 10U);
+  ASSERT_GT(all.size(), 5U);
   for (std::size_t i = 1; i < all.size(); ++i) {
     EXPECT_LE(all[i - 1].until, all[i].from);
     EXPECT_LT(all[i - 1].token, all[i].token);
   }
+}
+
+TEST_F(ClientAndServer, KeepsALeaseAgainstManyWhoAskForIt) {
+  Client client(options());
+  const auto guard = must_acquire(client, "job", {.ttl = 1s});
+  std::atomic<int> granted = 0;
+  std::atomic<int> asked = 0;
+  std::vector<std::thread> others;
+  const auto end_of_test = since_boot() + 3s;
+  for (int i = 0; i < 16; ++i) {
+    others.emplace_back([&] {
+      Client other(options());
+      while (since_boot() < end_of_test) {
+        const auto taken = LeaseGuard::try_acquire(other, "job", {.ttl = 1s});
+        // What counts: whoever gets it does so after the holder was told.
+        if (taken && *taken && guard.valid()) ++granted;
+        ++asked;
+      }
+    });
+  }
+  for (auto& other : others) other.join();
+
+  EXPECT_EQ(granted, 0);
+  EXPECT_GT(asked, 100);
+}
+
+TEST_F(ClientAndServer, AnswersARetryUnderTheSameRequestAsItAnsweredFirst) {
+  // Between client and server: whatever the first connection is answered gets lost.
+  FakeServer proxy([&](FakeSession& session, int number) {
+    session.greet();
+    RawClient server(port_);
+    while (auto words = session.read()) {
+      server.send(request(*words));
+      const auto reply = server.receive();
+      if (number == 0) return;
+      session.write(reply);
+    }
+  });
+  Client direct(options());
+  const auto grant = value_of(direct.acquire("job", "me", 60s));
+  auto through_proxy = options();
+  through_proxy.port = proxy.port();
+  Client client(through_proxy);
+  const WriteOptions once{.lease = "job", .if_version = 0, .request = "r-1"};
+
+  const auto first = client.set("k", "v", grant->token, once);
+  const auto second = client.set("k", "v", grant->token, once);
+
+  EXPECT_EQ(code_of(first), Errc::in_doubt);
+  EXPECT_EQ(value_of(second), 1U) << "not VERSION: it is the same request";
+  EXPECT_EQ(value_of(direct.describe("k")).version, 1U);
 }
 
 TEST_F(ClientAndServer, KnowsWhatItDidNotSendToAServerThatIsGone) {

@@ -49,7 +49,9 @@ struct LeaseLoss {
 };
 
 struct LeaseOptions {
-  /// How long the lease lasts without a renewal. It is renewed every third of it.
+  /// How long the lease lasts without a renewal. It is renewed every third of it. A renewal that
+  /// has no answer after another third is given up, which ends the client's connection (see
+  /// Client): so choose seconds rather than milliseconds.
   std::chrono::milliseconds ttl{10'000};
   /// Called once if the lease is lost, from a thread of the guard; not if it is released. It may
   /// block and may destroy the guard; it must not throw. The guard's destructor waits for it.
