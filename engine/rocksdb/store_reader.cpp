@@ -373,8 +373,11 @@ Result<StoredMeta> StoreReader::meta() {
       return;
     }
     auto decoded = decode(place, **bytes);
-    if (decoded) record = *std::move(decoded);
-    if (!decoded) problem = damaged(decoded.error().detail());
+    if (!decoded) {
+      problem = damaged(decoded.error().detail());
+      return;
+    }
+    record = *std::move(decoded);
   };
   load(core::kIdentityKey, meta.identity, core::decode_identity);
   load(core::kAllocatorKey, meta.allocator, core::decode_allocator);
@@ -466,10 +469,6 @@ StoreReader::TablesChecked StoreReader::check_tables(
     rocksdb::SstFileReader table(database_options({}));
     auto status = table.Open(name.string());
     if (status.ok()) status = table.VerifyChecksum();
-    // A damaged block of properties is only worth a warning to 7.8.3: it is taken for an empty one.
-    if (status.ok() && table.GetTableProperties()->num_entries == 0) {
-      status = rocksdb::Status::Corruption("its properties cannot be read");
-    }
     const bool is_gone = is_live_ && !is_there(name);
     if (!status.ok() && !is_gone) problem(about(name, error_of(status)));
     if (!is_gone) {
