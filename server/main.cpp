@@ -66,17 +66,22 @@ ExitCode exit_code_of(Errc opening) {
   }
 }
 
-/// One descriptor a connection, and some for the store and the sockets.
-void raise_descriptor_limit(std::size_t connections, spdlog::logger& log) {
-  constexpr rlim_t kOthers = 256;
+/// How many connections this process can hold, `wanted` at most: each takes a descriptor, and the
+/// store must never be the one that gets none.
+std::size_t affordable_connections(std::size_t wanted, spdlog::logger& log) {
+  constexpr rlim_t kForTheStore = 256;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = connections + kOthers;
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(wanted, limit.rlim_max);
-  if (::setrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= wanted) return;
-  log.warn("{} connections need {} open files, and this process may have {} (ulimit -n)",
-           connections, wanted, limit.rlim_cur);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return wanted;
+  const rlim_t needed = wanted + kForTheStore;
+  if (limit.rlim_cur < needed) {
+    limit.rlim_cur = std::min(needed, limit.rlim_max);
+    if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) ::getrlimit(RLIMIT_NOFILE, &limit);
+  }
+  if (limit.rlim_cur >= needed) return wanted;
+  const std::size_t affordable = limit.rlim_cur - std::min(kForTheStore, limit.rlim_cur / 2);
+  log.warn("max_connections is {} instead of {}: this process may have {} open files (ulimit -n)",
+           affordable, wanted, limit.rlim_cur);
+  return affordable;
 }
 
 /// The only thing on standard output: whoever started the server waits for it.
@@ -123,7 +128,7 @@ int run(int argc, char** argv) {
   log.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   log.set_level(level_of(options.log_level));
   log.flush_on(spdlog::level::debug);
-  raise_descriptor_limit(options.max_connections, log);
+  options.max_connections = affordable_connections(options.max_connections, log);
 
   options.store.log = [&log](LogLevel level, std::string_view line) {
     log.log(level_of(level), "{}", line);
