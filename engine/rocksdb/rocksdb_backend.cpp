@@ -80,9 +80,21 @@ Result<void> RocksBackend::open_database() {
   options.create_if_missing = is_new_;
   options.error_if_exists = false;
   const auto path = directory_.database().string();
+  const auto about = [&path](const Error& error) {
+    return Error(error.code(), path + ": " + error.detail());
+  };
 
   const std::unique_lock lock(open_mutex_);
   rocksdb::DB* database = nullptr;
+  if (!is_new_) {
+    // Opening for writing turns the log into a table and deletes it. Of a damaged store nothing may
+    // be touched, so what is there is looked at first.
+    const auto reading = rocksdb::DB::OpenForReadOnly(options, path, &database);
+    const std::unique_ptr<rocksdb::DB> found(database);
+    if (!reading.ok()) return about(error_of(reading));
+    if (auto whole = check_history(*found); !whole) return whole;
+  }
+
   const auto status = rocksdb::DB::Open(options, path, &database);
   database_.reset(database);
   if (status.ok()) {
@@ -91,11 +103,11 @@ Result<void> RocksBackend::open_database() {
   }
 
   const auto error = error_of(status);
-  if (is_new_ || error.code() == Errc::corrupt) return error;
+  if (is_new_ || error.code() == Errc::corrupt) return about(error);
   // RocksDB wants to write when it opens. What is there can be read all the same.
   const auto reading = rocksdb::DB::OpenForReadOnly(options, path, &database);
   database_.reset(database);
-  if (!reading.ok()) return error_of(reading);
+  if (!reading.ok()) return about(error_of(reading));
   read_only_ = Error(Errc::misconf, error.detail());
   return {};
 }
@@ -109,40 +121,45 @@ void RocksBackend::close_database() {
   database_.reset();
 }
 
-Result<core::PositionRecord> RocksBackend::stored_position() {
-  const auto bytes = read(core::kPositionKey);
+bool RocksBackend::may_have_lost() const {
+  const auto& noted = position_.current();
+  return noted.durability == Durability::process && !noted.is_clean && noted.n > 0 &&
+         noted.boot_id != boot_id_;
+}
+
+Result<void> RocksBackend::check_history(rocksdb::DB& database) const {
+  const auto& noted = position_.current();
+  core::PositionRecord stored;
+  const auto position = read_record(database, {}, core::kPositionKey);
+  if (!position) return position.error();
+  if (*position) {
+    const auto decoded = core::decode_position(core::kPositionKey, **position);
+    if (!decoded) return decoded.error();
+    stored = *decoded;
+  }
+  if (stored.n < noted.n && !may_have_lost()) {
+    return Error(Errc::corrupt, directory_.database().string() + " is behind: it ends at group " +
+                                    std::to_string(stored.n) + ", but group " +
+                                    std::to_string(noted.n) +
+                                    " was acknowledged. A log file is missing or cut short");
+  }
+  if (stored.n == 0) return {};
+
+  const auto bytes = read_record(database, {}, core::kIdentityKey);
   if (!bytes) return bytes.error();
-  if (!*bytes) return core::PositionRecord{};
-  return core::decode_position(core::kPositionKey, **bytes);
+  if (!*bytes) return Error(Errc::corrupt, "record identity is missing");
+  const auto identity = core::decode_identity(core::kIdentityKey, **bytes);
+  if (!identity) return identity.error();
+  if (noted.n > 0 && identity->incarnation != noted.incarnation) {
+    return Error(Errc::corrupt, directory_.position().string() + " belongs to another store");
+  }
+  return {};
 }
 
 Result<core::Claim> RocksBackend::claim() {
   if (read_only_) return *read_only_;
-  const auto stored = stored_position();
-  if (!stored) return stored.error();
-
-  const auto& noted = position_.current();
-  const bool may_have_lost = noted.durability == Durability::process && !noted.is_clean &&
-                             noted.n > 0 && noted.boot_id != boot_id_;
-  if (stored->n < noted.n && !may_have_lost) {
-    return Error(Errc::corrupt, directory_.database().string() + " is behind: it ends at group " +
-                                    std::to_string(stored->n) + ", but group " +
-                                    std::to_string(noted.n) +
-                                    " was acknowledged. A log file is missing or cut short");
-  }
-  if (stored->n > 0) {
-    const auto bytes = read(core::kIdentityKey);
-    if (!bytes) return bytes.error();
-    if (!*bytes) return Error(Errc::corrupt, "record identity is missing");
-    const auto identity = core::decode_identity(core::kIdentityKey, **bytes);
-    if (!identity) return identity.error();
-    if (noted.n > 0 && identity->incarnation != noted.incarnation) {
-      return Error(Errc::corrupt, directory_.position().string() + " belongs to another store");
-    }
-  }
-
   is_first_group_ = true;
-  return core::Claim{.reserved = noted.reserved, .may_have_lost = may_have_lost};
+  return core::Claim{.reserved = position_.current().reserved, .may_have_lost = may_have_lost()};
 }
 
 Result<std::optional<std::string>> RocksBackend::read(std::string_view place) {
@@ -222,12 +239,12 @@ Result<void> RocksBackend::reserve(Token until) {
 
 Result<void> RocksBackend::settle() {
   close_database();
-  if (auto opened = open_database(); !opened) return opened;
-  if (read_only_) return *read_only_;
   // The descriptor of the position file may have failed too.
   auto position = PositionFile::open(directory_.position());
   if (!position) return std::move(position).error();
   position_ = *std::move(position);
+  if (auto opened = open_database(); !opened) return opened;
+  if (read_only_) return *read_only_;
   return {};
 }
 
