@@ -55,6 +55,7 @@ RocksBackend::RocksBackend(Directory directory, PositionFile position, bool is_n
       is_new_(is_new) {}
 
 RocksBackend::~RocksBackend() {
+  const std::unique_lock lock(open_mutex_);
   close_database();
 }
 
@@ -71,6 +72,7 @@ Result<std::unique_ptr<RocksBackend>> RocksBackend::open(Directory directory, bo
   std::unique_ptr<RocksBackend> backend(new RocksBackend(std::move(directory), *std::move(position),
                                                          is_new, durability, std::move(boot_id),
                                                          std::move(log)));
+  const std::unique_lock lock(backend->open_mutex_);
   if (auto opened = backend->open_database(); !opened) return opened.error();
   return backend;
 }
@@ -84,7 +86,6 @@ Result<void> RocksBackend::open_database() {
     return Error(error.code(), path + ": " + error.detail());
   };
 
-  const std::unique_lock lock(open_mutex_);
   rocksdb::DB* database = nullptr;
   if (!is_new_) {
     // Opening for writing turns the log into a table and deletes it. Of a damaged store nothing may
@@ -113,7 +114,6 @@ Result<void> RocksBackend::open_database() {
 }
 
 void RocksBackend::close_database() {
-  const std::unique_lock lock(open_mutex_);
   if (!database_) return;
   // After a failed write this reports that failure again; the next opening finds out what is there.
   const auto status = database_->Close();
@@ -238,11 +238,14 @@ Result<void> RocksBackend::reserve(Token until) {
 }
 
 Result<void> RocksBackend::settle() {
-  close_database();
   // The descriptor of the position file may have failed too.
   auto position = PositionFile::open(directory_.position());
   if (!position) return std::move(position).error();
   position_ = *std::move(position);
+
+  // Closed and open again in one step: a read waits, instead of finding no database.
+  const std::unique_lock lock(open_mutex_);
+  close_database();
   if (auto opened = open_database(); !opened) return opened;
   if (read_only_) return *read_only_;
   return {};

@@ -41,8 +41,10 @@ class RocksBackend final : public core::Backend {
   RocksBackend(Directory directory, PositionFile position, bool is_new, Durability durability,
                std::string boot_id, Log log);
 
+  // Both with open_mutex_ held.
   Result<void> open_database();
   void close_database();
+
   /// Whether acknowledged groups may be missing, as Durability::process allows.
   bool may_have_lost() const;
   /// Errors: corrupt, acknowledged groups are missing, or the position file is not of this store.
