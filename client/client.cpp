@@ -81,11 +81,13 @@ Result<AnswerOf<C>> Client::execute(C command, CallOptions call) {
   return answer.get();
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type.
 #define FENCEKV_INSTANTIATE(C)                                                               \
   template void Client::submit<C>(C, std::function<void(Result<AnswerOf<C>>)>, CallOptions); \
   template Result<AnswerOf<C>> Client::execute<C>(C, CallOptions);
 FENCEKV_FOR_EACH_CLIENT_COMMAND(FENCEKV_INSTANTIATE)
 #undef FENCEKV_INSTANTIATE
+// NOLINTEND(bugprone-macro-parentheses)
 
 namespace {
 

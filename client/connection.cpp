@@ -46,9 +46,9 @@ using Socket = net::generic::stream_protocol::socket;
 using Endpoint = net::generic::stream_protocol::endpoint;
 using SteadyTime = std::chrono::steady_clock::time_point;
 
-constexpr std::size_t kReadBytes = 64 * 1024;
+constexpr std::size_t kReadBytes = std::size_t{64} * 1024;
 // Requests that go out in one write; more wait, so that a slow peer holds up few of them.
-constexpr std::size_t kWriteBytes = 256 * 1024;
+constexpr std::size_t kWriteBytes = std::size_t{256} * 1024;
 
 // Longer timeouts would overflow the clock.
 constexpr std::chrono::milliseconds kLongestTimeout = std::chrono::hours{24 * 365};
@@ -397,7 +397,7 @@ void Connection::Core::on_bytes(const LinkPtr& link, std::size_t size) {
     if (status == resp::ReplyParser::Status::protocol_error) {
       return on_loss(link, link->parser.error());
     }
-    auto& reply = link->parser.reply();
+    auto reply = std::move(link->parser.reply());
     if (reply.kind == resp::Value::Kind::push) continue;  // Nothing here subscribes to any.
     if (!link->ready) {
       on_greeting(link, reply);

@@ -60,7 +60,7 @@ struct LeaseGuard::State {
         owner(std::move(holder)),
         token(granted),
         options(std::move(given)),
-        renewal(std::move(first)) {}
+        renewal(first) {}
 
   static void keep(const std::shared_ptr<State>& self);
   static bool send_renewal(const std::shared_ptr<State>& self, Renewal::Time until);

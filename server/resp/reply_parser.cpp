@@ -9,7 +9,7 @@
 namespace fencekv::resp {
 namespace {
 
-constexpr std::size_t kKeptBytes = 64 * 1024;
+constexpr std::size_t kKeptBytes = std::size_t{64} * 1024;
 
 }  // namespace
 

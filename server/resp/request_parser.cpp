@@ -12,12 +12,12 @@ namespace fencekv::resp {
 namespace {
 
 // Redis' limits of a header line and of an argument (PROTO_INLINE_MAX_SIZE, proto-max-bulk-len).
-constexpr std::size_t kHeaderBytes = 64 * 1024;
+constexpr std::size_t kHeaderBytes = std::size_t{64} * 1024;
 constexpr std::size_t kRedisArgumentBytes = std::size_t{512} * 1024 * 1024;
 // `$0`, CRLF, CRLF: no argument takes less.
 constexpr std::size_t kSmallestArgument = 6;
 // Kept between requests; what a longer request needed is given back.
-constexpr std::size_t kKeptBytes = 64 * 1024;
+constexpr std::size_t kKeptBytes = std::size_t{64} * 1024;
 constexpr std::size_t kKeptArguments = 1024;
 
 constexpr std::string_view kPrefix = "ERR Protocol error: ";

@@ -18,9 +18,9 @@ using Request = std::vector<std::string_view>;
 /// What a request may measure. The session tightens it until the client has authenticated.
 struct RequestLimits {
   std::size_t request_bytes = std::size_t{64} * 1024 * 1024;
-  std::size_t arguments = 1024 * 1024;
+  std::size_t arguments = std::size_t{1024} * 1024;
   std::size_t argument_bytes = std::size_t{64} * 1024 * 1024;
-  std::size_t inline_bytes = 64 * 1024;
+  std::size_t inline_bytes = std::size_t{64} * 1024;
 };
 
 /// Finds requests (RESP arrays of bulk strings, and inline commands with redis-cli's quoting) in a
