@@ -31,11 +31,11 @@ struct Counters {
 
 /// Thread safety: everything in it may be used concurrently.
 struct Context {
-  Context(Store& the_store, const ServerOptions& the_options, Password the_password,
+  Context(Store& the_store, const ServerOptions& the_options, const Password& the_password,
           spdlog::logger& the_log, std::function<void()> the_stop)
       : store(the_store),
         options(the_options),
-        password(std::move(the_password)),
+        password(the_password),
         log(the_log),
         stop(std::move(the_stop)),
         clients(the_options.max_connections) {}

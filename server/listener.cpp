@@ -103,7 +103,7 @@ std::string to_string(const Tcp::endpoint& endpoint) {
              : fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
 }
 
-Result<Tcp::acceptor> listen_tcp(net::any_io_executor executor, const std::string& address,
+Result<Tcp::acceptor> listen_tcp(const net::any_io_executor& executor, const std::string& address,
                                  int port) {
   const std::string where = fmt::format("{}:{}", address, port);
   boost::system::error_code error;
@@ -112,7 +112,7 @@ Result<Tcp::acceptor> listen_tcp(net::any_io_executor executor, const std::strin
   if (error) return cannot_listen(where, error.message());
 
   const Tcp::endpoint endpoint(parsed, static_cast<net::ip::port_type>(port));
-  Tcp::acceptor acceptor(std::move(executor));
+  Tcp::acceptor acceptor(executor);
   acceptor.open(endpoint.protocol(), error);
   // Otherwise a restart would have to wait for the connections of the previous run to time out.
   if (!error) acceptor.set_option(Tcp::acceptor::reuse_address(true), error);
@@ -123,7 +123,7 @@ Result<Tcp::acceptor> listen_tcp(net::any_io_executor executor, const std::strin
   return acceptor;
 }
 
-Result<Unix::acceptor> listen_unix(net::any_io_executor executor,
+Result<Unix::acceptor> listen_unix(const net::any_io_executor& executor,
                                    const std::filesystem::path& path) {
   const std::string where = fmt::format("unix:{}", path.string());
   const Unix::endpoint endpoint(path.string());
@@ -140,7 +140,7 @@ Result<Unix::acceptor> listen_unix(net::any_io_executor executor,
   }
 
   error = {};
-  Unix::acceptor acceptor(std::move(executor));
+  Unix::acceptor acceptor(executor);
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(kBacklog, error);

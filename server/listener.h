@@ -30,14 +30,14 @@ using ChooseLane = std::function<Lane()>;
 
 /// Listens on `address` (numeric or localhost) and `port`.
 /// Errors: invalid, it cannot be listened on.
-Result<boost::asio::ip::tcp::acceptor> listen_tcp(boost::asio::any_io_executor executor,
+Result<boost::asio::ip::tcp::acceptor> listen_tcp(const boost::asio::any_io_executor& executor,
                                                   const std::string& address, int port);
 
 /// Listens on the Unix socket `path`, with the mode that the umask leaves. The socket file of a
 /// dead server is replaced; anything else that is there is left alone.
 /// Errors: invalid, it cannot be listened on, or a living server does.
 Result<boost::asio::local::stream_protocol::acceptor> listen_unix(
-    boost::asio::any_io_executor executor, const std::filesystem::path& path);
+    const boost::asio::any_io_executor& executor, const std::filesystem::path& path);
 
 /// `HOST:PORT`, `[V6]:PORT`.
 std::string to_string(const boost::asio::ip::tcp::endpoint& endpoint);

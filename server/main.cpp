@@ -142,7 +142,7 @@ int run(int argc, char** argv) {
     log.error("the store takes no writes and serves reads only: {}", *why);
   }
 
-  const auto served = serve(**store, options, std::move(password), log, print_ready);
+  const auto served = serve(**store, options, password, log, print_ready);
   store->reset();
   if (!served) return fail(ExitCode::cannot_listen, served.error().detail());
   log.info("stopped");

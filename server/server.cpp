@@ -45,10 +45,10 @@ struct IoThread {
 /// deadlines and hears the signals; all members but context_ belong to it.
 class Server {
  public:
-  Server(Store& store, const ServerOptions& options, Password password, spdlog::logger& log)
+  Server(Store& store, const ServerOptions& options, const Password& password, spdlog::logger& log)
       : options_(options),
         log_(log),
-        context_(store, options, std::move(password), log, [this] { post_stop(); }),
+        context_(store, options, password, log, [this] { post_stop(); }),
         signals_(first().context, SIGTERM, SIGINT) {
     for (std::size_t i = 1; i < options.io_threads; ++i) {
       threads_.push_back(std::make_unique<IoThread>());
@@ -192,9 +192,9 @@ net::awaitable<void> Server::watch_deadlines() {
 
 }  // namespace
 
-Result<void> serve(Store& store, const ServerOptions& options, Password password,
+Result<void> serve(Store& store, const ServerOptions& options, const Password& password,
                    spdlog::logger& log, const std::function<void(const std::string&)>& ready) {
-  Server server(store, options, std::move(password), log);
+  Server server(store, options, password, log);
   if (auto listening = server.listen(ready); !listening) return listening;
   server.run();
   return {};

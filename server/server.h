@@ -22,7 +22,7 @@ namespace fencekv::server {
 ///
 /// `ready` is called once for each address listened on, when connections are accepted.
 /// Errors: invalid, an address cannot be listened on; nothing was accepted.
-Result<void> serve(Store& store, const ServerOptions& options, Password password,
+Result<void> serve(Store& store, const ServerOptions& options, const Password& password,
                    spdlog::logger& log, const std::function<void(const std::string&)>& ready);
 
 }  // namespace fencekv::server
