@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -35,11 +37,10 @@ bool is_web_request(const resp::Request& request) {
   const std::string_view name = request[0];
   if (same_word(name, "post") || same_word(name, "host:")) return true;
   if (request.size() != 3 || !request[2].starts_with("HTTP/")) return false;
-  for (const std::string_view method :
-       {"GET", "PUT", "HEAD", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"}) {
-    if (same_word(name, method)) return true;
-  }
-  return false;
+  constexpr std::string_view kMethods[] = {"GET",     "PUT",   "HEAD",    "DELETE",
+                                           "OPTIONS", "PATCH", "CONNECT", "TRACE"};
+  return std::any_of(std::begin(kMethods), std::end(kMethods),
+                     [&](std::string_view method) { return same_word(name, method); });
 }
 
 std::string unknown_command(const resp::Request& request) {
