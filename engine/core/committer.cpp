@@ -136,7 +136,8 @@ Result<Reply> Committer::run(Command command, ClientName client) {
       leading_ = true;
       while (!waiter.has_answer()) lead_group(lock);
       leading_ = false;
-      if (!queue_.empty()) wake_.notify_one();
+      // The own thread may have a recovery to do, too, and waits for the lead.
+      if (!queue_.empty() || suspended_) wake_.notify_one();
     }
   }
   return waiter.wait();
@@ -364,25 +365,25 @@ void Committer::recover(Lock& lock) {
 
 void Committer::work() {
   Lock lock(mutex_);
-  const auto is_due = [this] { return !leading_ && (stopping_ || !queue_.empty()); };
+  const auto may_recover = [this] { return suspended_ && !stopping_; };
+  const auto is_early = [this] { return std::chrono::steady_clock::now() < retry_at_; };
+  const auto is_due = [&] {
+    return !leading_ && (stopping_ || !queue_.empty() || (may_recover() && !is_early()));
+  };
   while (true) {
-    if (suspended_) {
+    if (may_recover() && is_early()) {
       wake_.wait_until(lock, retry_at_, is_due);
     } else {
-      wake_.wait(lock, [&] { return is_due() || suspended_; });
-    }
-
-    // Before anything queued: a stream of reads must not put the recovery off.
-    if (suspended_ && !leading_ && !stopping_ && std::chrono::steady_clock::now() >= retry_at_) {
-      leading_ = true;
-      recover(lock);
-      leading_ = false;
+      wake_.wait(lock, [&] { return is_due() || (may_recover() && is_early()); });
     }
     if (!is_due()) continue;
-    if (queue_.empty()) return;
+
+    // Before anything queued: a stream of reads must not put the recovery off.
     leading_ = true;
-    lead_group(lock);
+    if (may_recover() && !is_early()) recover(lock);
+    if (!queue_.empty()) lead_group(lock);
     leading_ = false;
+    if (stopping_ && queue_.empty()) return;
   }
 }
 

@@ -10,4 +10,8 @@ struct Overloaded : Visitors... {
   using Visitors::operator()...;
 };
 
+// Clang 14 does not deduce it by itself.
+template <class... Visitors>
+Overloaded(Visitors...) -> Overloaded<Visitors...>;
+
 }  // namespace fencekv::core

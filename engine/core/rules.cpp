@@ -316,12 +316,12 @@ Result<Reply> decide_reset(State& state, const Policy& policy, const Reset& comm
 
 Result<Reply> decide_read(State& state, const Read& command) {
   Read::Reply keys;
-  keys.reserve(command.keys.size());
+  std::size_t bytes = 0;
   for (const auto& key : command.keys) {
     if (auto ok = check_length("key", key, Limits::kNameBytes); !ok) return ok.error();
     const auto record = state.key(key);
     if (!record) return record.error();
-    keys.push_back(describe(*record));
+    if (auto ok = add_key(keys, describe(*record), bytes); !ok) return ok.error();
   }
   return Reply(std::move(keys));
 }
@@ -342,6 +342,17 @@ Result<void> check_token(Token token) {
   return Error(Errc::invalid, "invalid token '" + std::to_string(token.number()) +
                                   "', expected a decimal number from 1 to " +
                                   std::to_string(Token::kMax));
+}
+
+Result<void> add_key(Read::Reply& keys, KeyState state, std::size_t& bytes) {
+  if (state.value) bytes += state.value->size();
+  if (!keys.empty() && bytes > Limits::kReadBytes) {
+    return Error(Errc::too_big, "the values of these keys have more than " +
+                                    std::to_string(Limits::kReadBytes) +
+                                    " bytes together: read fewer at once");
+  }
+  keys.push_back(std::move(state));
+  return {};
 }
 
 KeyState describe(const KeyRecord* record) {

@@ -111,6 +111,9 @@ Result<Reply> decide(State& state, const Release& command, const Moment& moment)
 Result<Reply> decide(State& state, const Revoke& command, const Moment& moment);
 Result<Reply> decide(State& state, const Inspect& command, const Moment& moment);
 
+/// Adds to what a read returns, unless it is too much for one reply: memory is bounded.
+Result<void> add_key(Read::Reply& keys, KeyState state, std::size_t& bytes);
+
 /// A key, a lease name, an owner or a request id within its limits? `what` begins the error.
 Result<void> check_length(std::string_view what, std::string_view bytes, std::size_t max_bytes);
 Result<void> check_token(Token token);

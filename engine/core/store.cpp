@@ -139,7 +139,7 @@ Result<Read::Reply> Store::read_committed(const Read& command) {
   // One key is at one point in time without a snapshot.
   const auto snapshot = command.keys.size() > 1 ? core_->backend().snapshot() : nullptr;
   Read::Reply keys;
-  keys.reserve(command.keys.size());
+  std::size_t size = 0;
   for (const auto& key : command.keys) {
     auto in_limits = core::check_length("key", key, Limits::kNameBytes);
     if (!in_limits) return in_limits.error();
@@ -147,13 +147,13 @@ Result<Read::Reply> Store::read_committed(const Read& command) {
     const auto place = core::key_place(key);
     auto bytes = snapshot ? snapshot->read(place) : core_->backend().read(place);
     if (!bytes) return std::move(bytes).error();
-    if (!*bytes) {
-      keys.emplace_back();
-      continue;
+    KeyState state;
+    if (*bytes) {
+      const auto record = core::decode_key(place, **bytes);
+      if (!record) return record.error();
+      state = core::describe(&*record);
     }
-    auto record = core::decode_key(place, **bytes);
-    if (!record) return std::move(record).error();
-    keys.push_back(core::describe(&*record));
+    if (auto added = core::add_key(keys, std::move(state), size); !added) return added.error();
   }
   return keys;
 }

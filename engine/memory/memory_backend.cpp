@@ -39,8 +39,8 @@ class MemorySnapshot final : public core::Snapshot {
 }  // namespace
 
 Result<core::Claim> MemoryBackend::claim() {
-  const bool may_have_lost = disk_->durability == Durability::process && !disk_->is_clean &&
-                             disk_->boot_id != boot_id_;
+  const bool may_have_lost =
+      disk_->durability == Durability::process && !disk_->is_clean && disk_->boot_id != boot_id_;
   return core::Claim{.reserved = disk_->reserved, .may_have_lost = may_have_lost};
 }
 

@@ -18,6 +18,8 @@
 namespace fencekv::rocks {
 namespace {
 
+constexpr std::string_view kStamp = "FORMAT";
+constexpr std::string_view kCreating = "CREATING";
 constexpr std::string_view kTitle = "fencekv store\n";
 constexpr std::string_view kFormatWord = "format ";
 
@@ -69,6 +71,14 @@ std::string holder(const std::filesystem::path& lock) {
 
 }  // namespace
 
+std::filesystem::path Directory::stamp() const {
+  return path_ / kStamp;
+}
+
+std::filesystem::path Directory::creating() const {
+  return path_ / kCreating;
+}
+
 Result<Directory> Directory::lock(const std::filesystem::path& path, int operation, int flags) {
   const auto lock_path = path / "lock";
   auto file = open_file(lock_path, flags | O_NOFOLLOW);
@@ -101,23 +111,36 @@ Result<Directory> Directory::share(const std::filesystem::path& path) {
   return lock(plain, LOCK_SH, O_RDONLY);
 }
 
+Result<bool> Directory::is_being_created(const std::filesystem::path& path) {
+  return is_there(path / kCreating);
+}
+
+Result<bool> Directory::has_stamp(const std::filesystem::path& path) {
+  const auto stamp = path / kStamp;
+  const auto text = read_file(stamp);
+  if (!text) return text.error();
+  if (!*text) return false;
+
+  const auto format = parse_stamp(**text);
+  if (!format) {
+    return Error(Errc::corrupt, stamp.string() + " is damaged: it is not a format stamp");
+  }
+  if (*format > core::kFormat) {
+    return Error(Errc::newer_format, path.string() + " has format " + std::to_string(*format) +
+                                         "; this build reads up to " +
+                                         std::to_string(core::kFormat) + ". Use a newer fencekv");
+  }
+  return true;
+}
+
 Result<bool> Directory::is_new() const {
-  const auto is_unfinished = is_there(creating());
+  const auto is_unfinished = is_being_created(path_);
   if (!is_unfinished) return is_unfinished;
   if (*is_unfinished) return true;
 
-  const auto text = read_file(stamp());
-  if (!text) return text.error();
-  if (*text) {
-    const auto format = parse_stamp(**text);
-    if (!format) {
-      return Error(Errc::corrupt, stamp().string() + " is damaged: it is not a format stamp");
-    }
-    if (*format > core::kFormat) {
-      return Error(Errc::newer_format, path_.string() + " has format " + std::to_string(*format) +
-                                           "; this build reads up to " +
-                                           std::to_string(core::kFormat) + ". Use a newer fencekv");
-    }
+  const auto stamped = has_stamp(path_);
+  if (!stamped) return stamped;
+  if (*stamped) {
     for (const auto& part : {database() / "CURRENT", position()}) {
       const auto found = is_there(part);
       if (!found) return found;
@@ -135,8 +158,9 @@ Result<bool> Directory::is_new() const {
     }
   }
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(path_, error)) {
-    const auto name = entry.path().filename().string();
+  std::filesystem::directory_iterator entry(path_, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const auto name = entry->path().filename().string();
     if (name == "lock" || name == "lost+found" || name == "CREATING.new") continue;
     return Error(Errc::invalid, path_.string() + " holds " + escaped(name) +
                                     " and no store: name an empty or new directory");

@@ -37,6 +37,13 @@ class Directory {
   /// something else in the directory.
   Result<bool> is_new() const;
 
+  /// Whether `path` has a stamp that this build can read. Needs no lock.
+  /// Errors: newer_format; corrupt, it is no stamp.
+  static Result<bool> has_stamp(const std::filesystem::path& path);
+
+  /// Whether a store is being created in `path`. Needs no lock.
+  static Result<bool> is_being_created(const std::filesystem::path& path);
+
   /// Removes what an interrupted creation left, and begins a new one, durably.
   Result<void> begin_creation() const;
   /// The store is complete: from here on a missing file is damage.
@@ -45,7 +52,7 @@ class Directory {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path database() const { return path_ / "db"; }
   std::filesystem::path position() const { return path_ / "position"; }
-  std::filesystem::path stamp() const { return path_ / "FORMAT"; }
+  std::filesystem::path stamp() const;
 
   /// Whether anybody but the owner can read or write the directory.
   bool is_open_to_others() const;
@@ -55,7 +62,7 @@ class Directory {
       : path_(std::move(path)), lock_(std::move(lock)) {}
 
   static Result<Directory> lock(const std::filesystem::path& path, int operation, int flags);
-  std::filesystem::path creating() const { return path_ / "CREATING"; }
+  std::filesystem::path creating() const;
 
   std::filesystem::path path_;
   File lock_;

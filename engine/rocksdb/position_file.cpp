@@ -73,7 +73,10 @@ std::optional<Numbered> decode(std::string_view page) {
   return numbered;
 }
 
-Result<Numbered> newest_of(const std::filesystem::path& path) {
+/// Both slots as they are in the file.
+using Slots = std::array<std::optional<Numbered>, 2>;
+
+Result<Slots> slots_of(const std::filesystem::path& path) {
   const auto content = read_file(path);
   if (!content) return content.error();
   if (!*content) return Error(Errc::corrupt, path.string() + " is missing");
@@ -82,8 +85,14 @@ Result<Numbered> newest_of(const std::filesystem::path& path) {
   }
 
   const std::string_view bytes(**content);
-  const auto first = decode(bytes.substr(0, PositionFile::kPageBytes));
-  const auto second = decode(bytes.substr(PositionFile::kPageBytes));
+  return Slots{decode(bytes.substr(0, PositionFile::kPageBytes)),
+               decode(bytes.substr(PositionFile::kPageBytes))};
+}
+
+Result<Numbered> newest_of(const std::filesystem::path& path) {
+  const auto slots = slots_of(path);
+  if (!slots) return slots.error();
+  const auto& [first, second] = *slots;
   if (!first && !second) {
     return Error(Errc::corrupt, path.string() + " is damaged: no slot has a valid checksum");
   }
@@ -123,6 +132,13 @@ Result<PositionSlot> PositionFile::read(const std::filesystem::path& path) {
   return std::move(newest->slot);
 }
 
+int PositionFile::count_whole_slots(const std::filesystem::path& path) {
+  const auto slots = slots_of(path);
+  if (!slots) return 0;
+  return static_cast<int>(std::count_if(slots->begin(), slots->end(),
+                                        [](const auto& slot) { return slot.has_value(); }));
+}
+
 Result<void> PositionFile::write(PositionSlot slot) {
   const auto sequence = sequence_ + 1;
   const auto page = sequence % 2 * kPageBytes;
@@ -138,6 +154,22 @@ Result<void> PositionFile::write_durably(PositionSlot slot) {
   for (int i = 0; i < 2; ++i) {
     if (auto written = write(slot); !written) return written;
     if (auto synced = sync_file(file_, path_); !synced) return synced;
+  }
+  return {};
+}
+
+Result<void> check_history(const std::filesystem::path& directory, const PositionSlot& noted,
+                           const core::PositionRecord& stored,
+                           const std::optional<core::Incarnation>& incarnation,
+                           const std::string& boot_id) {
+  if (stored.n < noted.n && !noted.may_have_lost(boot_id)) {
+    return Error(Errc::corrupt, (directory / "db").string() + " is behind: it ends at group " +
+                                    std::to_string(stored.n) + ", but group " +
+                                    std::to_string(noted.n) +
+                                    " was acknowledged. A log file is missing or cut short");
+  }
+  if (incarnation && noted.n > 0 && *incarnation != noted.incarnation) {
+    return Error(Errc::corrupt, (directory / "position").string() + " belongs to another store");
   }
   return {};
 }

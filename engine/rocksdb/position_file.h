@@ -16,6 +16,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,12 @@ struct PositionSlot {
   std::string boot_id;                       ///< The boot in which it was written.
 
   friend bool operator==(const PositionSlot&, const PositionSlot&) = default;
+
+  /// Whether acknowledged groups may be missing from the database of a store that is opened in the
+  /// boot `now`, as Durability::process allows.
+  bool may_have_lost(const std::string& now) const {
+    return durability == Durability::process && !is_clean && n > 0 && boot_id != now;
+  }
 };
 
 /// Thread safety: none.
@@ -47,6 +54,8 @@ class PositionFile {
   static Result<PositionFile> open(const std::filesystem::path& path);
   /// The same without write access, for tools.
   static Result<PositionSlot> read(const std::filesystem::path& path);
+  /// How many of the two slots are whole; 0 for a file that cannot be read.
+  static int count_whole_slots(const std::filesystem::path& path);
 
   const PositionSlot& current() const { return slot_; }
 
@@ -65,5 +74,15 @@ class PositionFile {
   PositionSlot slot_;
   std::uint64_t sequence_ = 0;
 };
+
+/// Do the records of the store in `directory` and its position file tell the same history?
+/// `incarnation` is the one in the records; nullopt: there are no records. `boot_id` is the boot in
+/// which the store is opened.
+/// Errors: corrupt, acknowledged groups are missing and nothing explains it, or the file belongs to
+/// another store.
+Result<void> check_history(const std::filesystem::path& directory, const PositionSlot& noted,
+                           const core::PositionRecord& stored,
+                           const std::optional<core::Incarnation>& incarnation,
+                           const std::string& boot_id);
 
 }  // namespace fencekv::rocks

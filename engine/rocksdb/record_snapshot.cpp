@@ -19,6 +19,19 @@ Result<std::optional<std::string>> read_record(rocksdb::DB& database,
   return error_of(status);
 }
 
+Result<void> scan_records(rocksdb::DB& database, const rocksdb::ReadOptions& options,
+                          std::string_view from,
+                          const std::function<bool(std::string_view, std::string_view)>& visit) {
+  const std::unique_ptr<rocksdb::Iterator> cursor(database.NewIterator(options));
+  for (cursor->Seek(rocksdb::Slice(from.data(), from.size())); cursor->Valid(); cursor->Next()) {
+    const auto place = cursor->key();
+    const auto bytes = cursor->value();
+    if (!visit({place.data(), place.size()}, {bytes.data(), bytes.size()})) break;
+  }
+  if (!cursor->status().ok()) return error_of(cursor->status());
+  return {};
+}
+
 RecordSnapshot::RecordSnapshot(rocksdb::DB& database)
     : database_(database), snapshot_(database.GetSnapshot()) {}
 
@@ -36,14 +49,7 @@ Result<void> RecordSnapshot::scan(
     std::string_view from, const std::function<bool(std::string_view, std::string_view)>& visit) {
   rocksdb::ReadOptions options;
   options.snapshot = snapshot_;
-  const std::unique_ptr<rocksdb::Iterator> cursor(database_.NewIterator(options));
-  for (cursor->Seek(rocksdb::Slice(from.data(), from.size())); cursor->Valid(); cursor->Next()) {
-    const auto place = cursor->key();
-    const auto bytes = cursor->value();
-    if (!visit({place.data(), place.size()}, {bytes.data(), bytes.size()})) break;
-  }
-  if (!cursor->status().ok()) return error_of(cursor->status());
-  return {};
+  return scan_records(database_, options, from, visit);
 }
 
 }  // namespace fencekv::rocks

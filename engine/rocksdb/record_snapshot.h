@@ -18,6 +18,11 @@ Result<std::optional<std::string>> read_record(rocksdb::DB& database,
                                                const rocksdb::ReadOptions& options,
                                                std::string_view place);
 
+/// Visits records from `from` on, as Snapshot::scan().
+Result<void> scan_records(
+    rocksdb::DB& database, const rocksdb::ReadOptions& options, std::string_view from,
+    const std::function<bool(std::string_view place, std::string_view bytes)>& visit);
+
 /// One point in time of a database, which must outlive it.
 class RecordSnapshot final : public core::Snapshot {
  public:

@@ -93,7 +93,7 @@ Result<void> RocksBackend::open_database() {
     const auto reading = rocksdb::DB::OpenForReadOnly(options, path, &database);
     const std::unique_ptr<rocksdb::DB> found(database);
     if (!reading.ok()) return about(error_of(reading));
-    if (auto whole = check_history(*found); !whole) return whole;
+    if (auto whole = check_records(*found); !whole) return whole;
   }
 
   const auto status = rocksdb::DB::Open(options, path, &database);
@@ -121,14 +121,7 @@ void RocksBackend::close_database() {
   database_.reset();
 }
 
-bool RocksBackend::may_have_lost() const {
-  const auto& noted = position_.current();
-  return noted.durability == Durability::process && !noted.is_clean && noted.n > 0 &&
-         noted.boot_id != boot_id_;
-}
-
-Result<void> RocksBackend::check_history(rocksdb::DB& database) const {
-  const auto& noted = position_.current();
+Result<void> RocksBackend::check_records(rocksdb::DB& database) const {
   core::PositionRecord stored;
   const auto position = read_record(database, {}, core::kPositionKey);
   if (!position) return position.error();
@@ -137,29 +130,24 @@ Result<void> RocksBackend::check_history(rocksdb::DB& database) const {
     if (!decoded) return decoded.error();
     stored = *decoded;
   }
-  if (stored.n < noted.n && !may_have_lost()) {
-    return Error(Errc::corrupt, directory_.database().string() + " is behind: it ends at group " +
-                                    std::to_string(stored.n) + ", but group " +
-                                    std::to_string(noted.n) +
-                                    " was acknowledged. A log file is missing or cut short");
-  }
-  if (stored.n == 0) return {};
 
-  const auto bytes = read_record(database, {}, core::kIdentityKey);
-  if (!bytes) return bytes.error();
-  if (!*bytes) return Error(Errc::corrupt, "record identity is missing");
-  const auto identity = core::decode_identity(core::kIdentityKey, **bytes);
-  if (!identity) return identity.error();
-  if (noted.n > 0 && identity->incarnation != noted.incarnation) {
-    return Error(Errc::corrupt, directory_.position().string() + " belongs to another store");
+  std::optional<core::Incarnation> incarnation;
+  if (stored.n > 0) {
+    const auto bytes = read_record(database, {}, core::kIdentityKey);
+    if (!bytes) return bytes.error();
+    if (!*bytes) return Error(Errc::corrupt, "record identity is missing");
+    const auto identity = core::decode_identity(core::kIdentityKey, **bytes);
+    if (!identity) return identity.error();
+    incarnation = identity->incarnation;
   }
-  return {};
+  return check_history(directory_.path(), position_.current(), stored, incarnation, boot_id_);
 }
 
 Result<core::Claim> RocksBackend::claim() {
   if (read_only_) return *read_only_;
   is_first_group_ = true;
-  return core::Claim{.reserved = position_.current().reserved, .may_have_lost = may_have_lost()};
+  const auto& noted = position_.current();
+  return core::Claim{.reserved = noted.reserved, .may_have_lost = noted.may_have_lost(boot_id_)};
 }
 
 Result<std::optional<std::string>> RocksBackend::read(std::string_view place) {

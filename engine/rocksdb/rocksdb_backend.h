@@ -45,10 +45,8 @@ class RocksBackend final : public core::Backend {
   Result<void> open_database();
   void close_database();
 
-  /// Whether acknowledged groups may be missing, as Durability::process allows.
-  bool may_have_lost() const;
-  /// Errors: corrupt, acknowledged groups are missing, or the position file is not of this store.
-  Result<void> check_history(rocksdb::DB& database) const;
+  /// check_history() of what is in `database`.
+  Result<void> check_records(rocksdb::DB& database) const;
   Result<void> note_first_group(const core::Batch& batch);
   Result<void> note_group(const core::Batch& batch);
   void report(const Error& error) const;

@@ -14,7 +14,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <system_error>
 #include <thread>
 #include <unistd.h>
@@ -130,28 +129,10 @@ Result<std::vector<File>> make_shadow(const path& database, const FileList& list
   return files;
 }
 
-/// How many slots are valid by themselves. The position file answers for its newest valid slot
-/// only, so it is shown each slot alone, in memory.
-int count_valid_slots(const path& position) {
-  const auto content = read_file(position);
-  if (!content || !*content || (*content)->size() != 2 * PositionFile::kPageBytes) return 0;
-
-  int valid = 0;
-  for (const std::size_t other : {PositionFile::kPageBytes, std::size_t{0}}) {
-    auto alone = **content;
-    std::fill_n(alone.begin() + static_cast<std::ptrdiff_t>(other), PositionFile::kPageBytes, '\0');
-    const File memory(memfd_create("slot", MFD_CLOEXEC));
-    const path name = "/proc/self/fd/" + std::to_string(memory.descriptor());
-    if (!write_at(memory, name, alone, 0)) continue;
-    if (PositionFile::read(name)) ++valid;
-  }
-  return valid;
-}
-
 NotedPosition read_position(const path& position) {
   NotedPosition noted{.newest = PositionFile::read(position), .reserved = {}, .valid_slots = 0};
   for (int i = 0; i < kSlotTries && noted.valid_slots < 2; ++i) {
-    noted.valid_slots = count_valid_slots(position);
+    noted.valid_slots = PositionFile::count_whole_slots(position);
   }
   return noted;
 }
@@ -164,28 +145,14 @@ void read_reservation(const path& position, NotedPosition& noted) {
   if (later) noted.reserved = std::max(noted.reserved, later->reserved);
 }
 
-/// The stamp of a store that somebody else has locked. As Directory::is_new(), which needs the
-/// lock.
+/// The stamp of a store that somebody else has locked.
 Result<void> check_live_stamp(const path& directory) {
-  constexpr std::string_view kFront = "fencekv store\nformat ";
-  const auto stamp = directory / "FORMAT";
-  const auto text = read_file(stamp);
-  if (!text) return text.error();
-  if (!*text || is_there(directory / "CREATING")) {
-    return Error(Errc::in_use, directory.string() + " is being created by a server: try again");
-  }
-  const std::string_view content(**text);
-  const auto end = content.find('\n', std::min(kFront.size(), content.size()));
-  const auto format = content.starts_with(kFront) && end != std::string_view::npos
-                          ? parse_decimal(content.substr(kFront.size(), end - kFront.size()))
-                          : std::nullopt;
-  if (!format) {
-    return Error(Errc::corrupt, stamp.string() + " is damaged: it is not a format stamp");
-  }
-  if (*format <= core::kFormat) return {};
-  return Error(Errc::newer_format, directory.string() + " has format " + std::to_string(*format) +
-                                       "; this build reads up to " + std::to_string(core::kFormat) +
-                                       ". Use a newer fencekv");
+  const auto is_stamped = Directory::has_stamp(directory);
+  if (!is_stamped) return is_stamped.error();
+  const auto is_unfinished = Directory::is_being_created(directory);
+  if (!is_unfinished) return is_unfinished.error();
+  if (*is_stamped && !*is_unfinished) return {};
+  return Error(Errc::in_use, directory.string() + " is being created by a server: try again");
 }
 
 Result<std::unique_ptr<rocksdb::DB>> open_database(const path& database, const Log& log) {
@@ -234,14 +201,9 @@ class StoreReader::Records final : public core::Snapshot {
     rocksdb::ReadOptions options;
     // Each block is read once: kept, it would only push out index and filter blocks.
     options.fill_cache = false;
-    const std::unique_ptr<rocksdb::Iterator> cursor(database_->NewIterator(options));
-    for (cursor->Seek(rocksdb::Slice(from.data(), from.size())); cursor->Valid(); cursor->Next()) {
-      const auto place = cursor->key();
-      const auto bytes = cursor->value();
-      if (!visit({place.data(), place.size()}, {bytes.data(), bytes.size()})) break;
-    }
-    if (cursor->status().ok()) return {};
-    return about_database(shown_, database_->GetName(), error_of(cursor->status()));
+    auto scanned = scan_records(*database_, options, from, visit);
+    if (!scanned) return about_database(shown_, database_->GetName(), scanned.error());
+    return scanned;
   }
 
   rocksdb::DB& database() { return *database_; }
@@ -391,15 +353,8 @@ Result<StoredMeta> StoreReader::meta() {
 
 Result<void> StoreReader::check_position(const StoredMeta& meta) const {
   if (!noted_.newest) return noted_.newest.error();
-  const auto& slot = *noted_.newest;
-  if (slot.n > 0 && slot.incarnation != meta.identity.incarnation) {
-    return Error(Errc::corrupt, (directory_ / "position").string() + " belongs to another store");
-  }
-  if (meta.position.n >= slot.n || may_have_lost()) return {};
-  return Error(Errc::corrupt, (directory_ / "db").string() + " is behind: it ends at group " +
-                                  std::to_string(meta.position.n) + ", but group " +
-                                  std::to_string(slot.n) +
-                                  " was acknowledged. A log file is missing or cut short");
+  return check_history(directory_, *noted_.newest, meta.position, meta.identity.incarnation,
+                       clock_->boot_id());
 }
 
 bool StoreReader::is_same_boot() const {
@@ -407,9 +362,7 @@ bool StoreReader::is_same_boot() const {
 }
 
 bool StoreReader::may_have_lost() const {
-  if (!noted_.newest) return false;
-  const auto& slot = *noted_.newest;
-  return slot.durability == Durability::process && !slot.is_clean && slot.n > 0 && !is_same_boot();
+  return noted_.newest && noted_.newest->may_have_lost(clock_->boot_id());
 }
 
 LeaseStanding StoreReader::standing(const StoredMeta& meta, const core::LeaseRecord& lease) const {

@@ -622,6 +622,17 @@ TEST_P(KeyContract, ReadsManyKeysAtOnce) {
   EXPECT_THAT(outcome(world().ask(Read{.keys = {"a", ""}})), StartsWith("ERR key"));
 }
 
+TEST_P(KeyContract, ReadsNoMoreTogetherThanOneReplyMayHold) {
+  const auto token = issue();
+  ASSERT_OK(set("big", std::string(Limits::kReadBytes / 5, 'v'), token));
+
+  const std::string key = "big";
+  EXPECT_THAT(outcome(world().ask(Read{.keys = {key, key, key, key, key, key}})),
+              StartsWith("TOOBIG the values of these keys"));
+  EXPECT_OK(world().ask(Read{.keys = {key, key, key, key, key}}));
+  EXPECT_OK(world().ask(Read{.keys = {key}}));
+}
+
 TEST_P(KeyContract, RemembersWhatItRefusedAndWhy) {
   const auto sleeper = hold("lease", "sleeper", 1s);
   world().clock().advance(1s);

@@ -69,7 +69,8 @@ struct Reset {
 
 /// Reads keys at one point in time. Lifts nothing (GET, MGET, FENCE.GET, FENCE.INFO …).
 struct Read {
-  using Reply = std::vector<KeyState>;  ///< One a key, in order.
+  using Reply = std::vector<KeyState>;  ///< One a key, in order. Several together may not exceed
+                                        ///< Limits::kReadBytes: too_big.
 
   std::vector<std::string> keys;
 };

@@ -42,6 +42,8 @@ struct Limits {
   static constexpr std::size_t kNameBytes = 1024;  ///< Key, lease name: 1 to this many bytes.
   static constexpr std::size_t kOwnerBytes = 256;  ///< Owner, request id: 1 to this many bytes.
   static constexpr std::size_t kKeysPerCommand = 1024;  ///< Keys of one multi-key command.
+  /// Values that one read of several keys may return together, in bytes.
+  static constexpr std::size_t kReadBytes = std::size_t{64} * 1024 * 1024;
   static constexpr std::chrono::milliseconds kMaxTtl = std::chrono::hours{24 * 7};
 };
 
