@@ -64,7 +64,7 @@ check_asan() {
 check_tsan() {
   local programs
   cmake --preset tsan
-  mapfile -t programs < <(test_programs tsan unit contract net server_unit)
+  mapfile -t programs < <(test_programs tsan unit engine_unit server_unit contract net)
   cmake --build --preset tsan --target "${programs[@]}" fencekv-server
   run_tests tsan
 }
@@ -72,7 +72,7 @@ check_tsan() {
 check_coverage() {
   local programs
   cmake --preset coverage
-  mapfile -t programs < <(test_programs coverage unit contract model)
+  mapfile -t programs < <(test_programs coverage engine_unit contract)
   cmake --build --preset coverage --target "${programs[@]}"
   find build/coverage -name '*.gcda' -delete
   run_tests coverage

@@ -39,7 +39,7 @@ Result<const LeaseRecord*> Group::lease(std::string_view name) {
   return (*found)->record ? &*(*found)->record : nullptr;
 }
 
-void Group::put_key(std::string_view key, KeyRecord record) {
+const KeyRecord& Group::put_key(std::string_view key, KeyRecord record) {
   // The rules look before they put, so what was there is known.
   const auto known = keys_.find(key);
   assert(known != keys_.end());
@@ -52,9 +52,10 @@ void Group::put_key(std::string_view key, KeyRecord record) {
   changed_ = true;
   changed_bytes_ += key.size() + (record.value ? record.value->size() : 0);
   entry = {.record = std::move(record), .changed = true};
+  return *entry.record;
 }
 
-void Group::put_lease(std::string_view name, LeaseRecord record) {
+const LeaseRecord& Group::put_lease(std::string_view name, LeaseRecord record) {
   const auto known = leases_.find(name);
   assert(known != leases_.end());
   auto& entry = known->second;
@@ -63,6 +64,7 @@ void Group::put_lease(std::string_view name, LeaseRecord record) {
   changed_ = true;
   changed_bytes_ += name.size() + record.owner.size();
   entry = {.record = std::move(record), .changed = true};
+  return *entry.record;
 }
 
 Result<Token> Group::draw() {

@@ -48,8 +48,8 @@ class Group final : public State {
 
   Result<const KeyRecord*> key(std::string_view key) override;
   Result<const LeaseRecord*> lease(std::string_view name) override;
-  void put_key(std::string_view key, KeyRecord record) override;
-  void put_lease(std::string_view name, LeaseRecord record) override;
+  const KeyRecord& put_key(std::string_view key, KeyRecord record) override;
+  const LeaseRecord& put_lease(std::string_view name, LeaseRecord record) override;
   Token newest() const override { return meta_.allocator.newest; }
   Token floor() const override { return meta_.allocator.floor; }
   const Boots& boots() const override { return meta_.identity.boots; }

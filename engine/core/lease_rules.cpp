@@ -12,19 +12,11 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-/// The word for a grant that does not run any more.
+/// The word for a grant that does not run any more. One that is still open ran out unnoticed.
 std::string_view reason_of(GrantEnd end) {
-  switch (end) {
-    case GrantEnd::released:
-      return "released";
-    case GrantEnd::revoked:
-      return "revoked";
-    case GrantEnd::disconnected:
-      return "disconnected";
-    case GrantEnd::open:
-    case GrantEnd::expired:
-      break;
-  }
+  if (end == GrantEnd::released) return "released";
+  if (end == GrantEnd::revoked) return "revoked";
+  if (end == GrantEnd::disconnected) return "disconnected";
   return "expired";
 }
 
@@ -44,21 +36,22 @@ struct Found {
   Standing standing;
 };
 
-/// Looks a lease up. An expiry that is noticed for the first time is written down, so that what a
+/// How `lease` stands. An expiry that is noticed for the first time is written down, so that what a
 /// reply says about it stays true over a power cut: the lease cannot be found running again.
-Result<Found> find(State& state, std::string_view name, const Moment& moment) {
-  auto lease = state.lease(name);
-  if (!lease) return lease.error();
-
-  const auto now = standing(*lease, state.floor(), state.boots(), moment.since_boot);
-  if (now == Standing::expired && (*lease)->end == GrantEnd::open) {
-    auto ended = **lease;
-    ended.end = GrantEnd::expired;
-    state.put_lease(name, std::move(ended));
-    lease = state.lease(name);
-    if (!lease) return lease.error();  // GCOVR_EXCL_LINE: it was just put
+Found notice(State& state, std::string_view name, const LeaseRecord* lease, const Moment& moment) {
+  const auto now = standing(lease, state.floor(), state.boots(), moment.since_boot);
+  if (now != Standing::expired || lease->end != GrantEnd::open) {
+    return {.record = lease, .standing = now};
   }
-  return Found{.record = *lease, .standing = now};
+  auto ended = *lease;
+  ended.end = GrantEnd::expired;
+  return {.record = &state.put_lease(name, std::move(ended)), .standing = now};
+}
+
+Result<Found> find(State& state, std::string_view name, const Moment& moment) {
+  const auto lease = state.lease(name);
+  if (!lease) return lease.error();
+  return notice(state, name, *lease, moment);
 }
 
 Result<void> check_ttl(milliseconds ttl) {
@@ -144,10 +137,9 @@ Result<void> check_lease(State& state, std::string_view name, Token token, bool 
   }
   if (!live) return {};
 
-  const auto found = find(state, name, moment);
-  if (!found) return found.error();  // GCOVR_EXCL_LINE: it was read above
-  if (found->standing == Standing::held) return {};
-  const auto since = moment.since_boot - end_of_time(*found->record, state.boots());
+  const auto found = notice(state, name, *lease, moment);
+  if (found.standing == Standing::held) return {};
+  const auto since = moment.since_boot - end_of_time(*found.record, state.boots());
   return Error::expired(
       static_cast<std::uint64_t>(std::chrono::floor<milliseconds>(since).count()));
 }

@@ -36,16 +36,12 @@ Result<void> check_floor(const State& state, const Policy& policy, const Ask& as
 
 /// Check 5: a write that no lease protects.
 Result<void> check_ungoverned(const State& state, const Policy& policy, const Ask& ask) {
-  switch (policy.unguarded_tokens) {
-    case UnguardedTokens::any:
-      return {};
-    case UnguardedTokens::issued:
-      if (ask.token > state.newest()) return Error::unissued(state.newest(), ask.token);
-      return {};
-    case UnguardedTokens::refuse:
-      return Error(Errc::invalid, "this store takes no write without a lease: name it with LEASE");
+  if (policy.unguarded_tokens == UnguardedTokens::any) return {};
+  if (policy.unguarded_tokens == UnguardedTokens::refuse) {
+    return Error(Errc::invalid, "this store takes no write without a lease: name it with LEASE");
   }
-  return Error(Errc::invalid, "unknown policy");  // GCOVR_EXCL_LINE
+  if (ask.token > state.newest()) return Error::unissued(state.newest(), ask.token);
+  return {};
 }
 
 /// Check 6. Equal is not stale: one holder writes many times under one lease.
@@ -223,9 +219,7 @@ std::uint64_t accept(State& state, const Write& write, Write::Entry& entry, cons
   after.request = write.request;
   after.value = std::move(entry.value);
 
-  const auto version = after.version;
-  state.put_key(entry.key, std::move(after));
-  return version;
+  return state.put_key(entry.key, std::move(after)).version;
 }
 
 Result<Reply> decide_write(State& state, const Policy& policy, Write& write, const Moment& moment) {
@@ -243,6 +237,8 @@ Result<Reply> decide_write(State& state, const Policy& policy, Write& write, con
   for (std::size_t i = 0; i < records->size(); ++i) {
     auto admitted = admit(state, policy, ask_of(write, write.entries[i]), (*records)[i], moment);
     if (admitted) continue;
+    // A record that cannot be read is no refusal by the rules, and not for their listing.
+    if (admitted.error().code() == Errc::corrupt) return admitted.error();
     offending.push_back(i);
     if (!first) first = admitted.error();
   }
@@ -271,8 +267,7 @@ Result<const KeyRecord*> lift(State& state, const Policy& policy, const Ask& ask
   if (*record != nullptr && (*record)->fence >= ask.token) return *record;
   auto lifted = *record == nullptr ? KeyRecord{} : **record;
   lifted.fence = ask.token;
-  state.put_key(ask.key, std::move(lifted));
-  return state.key(ask.key);
+  return &state.put_key(ask.key, std::move(lifted));
 }
 
 Result<Reply> decide_raise(State& state, const Policy& policy, const Raise& command,

@@ -47,8 +47,9 @@ class State {
   /// nullptr: no record. Errors: corrupt.
   virtual Result<const KeyRecord*> key(std::string_view key) = 0;
   virtual Result<const LeaseRecord*> lease(std::string_view name) = 0;
-  virtual void put_key(std::string_view key, KeyRecord record) = 0;
-  virtual void put_lease(std::string_view name, LeaseRecord record) = 0;
+  /// Both return the record as it stands then.
+  virtual const KeyRecord& put_key(std::string_view key, KeyRecord record) = 0;
+  virtual const LeaseRecord& put_lease(std::string_view name, LeaseRecord record) = 0;
 
   virtual Token newest() const = 0;
   virtual Token floor() const = 0;

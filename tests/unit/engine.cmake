@@ -9,6 +9,7 @@ fencekv_test_family(engine_unit
     position_file_test.cpp
     record_test.cpp
     result_test.cpp
+    rules_test.cpp
   LIBRARIES fencekv::engine rapidcheck PkgConfig::xxhash)
 target_compile_definitions(fencekv_engine_unit_tests
   PRIVATE FENCEKV_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
