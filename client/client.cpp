@@ -91,16 +91,6 @@ FENCEKV_FOR_EACH_CLIENT_COMMAND(FENCEKV_INSTANTIATE)
 
 namespace {
 
-Write write_of(std::vector<Write::Entry> entries, Token token, WriteOptions options) {
-  return {.entries = std::move(entries),
-          .token = token,
-          .lease = std::move(options.lease),
-          .once = options.once,
-          .live = options.live,
-          .if_version = options.if_version,
-          .request = std::move(options.request)};
-}
-
 Result<std::uint64_t> only(Result<Write::Reply> versions) {
   if (!versions) return std::move(versions).error();
   if (versions->size() != 1) return Error(Errc::protocol, "one write, and not one version");
@@ -113,19 +103,19 @@ Result<std::uint64_t> Client::set(std::string_view key, std::string_view value, 
                                   WriteOptions options, CallOptions call) {
   std::vector<Write::Entry> entries;
   entries.push_back({std::string(key), std::string(value)});
-  return only(execute(write_of(std::move(entries), token, std::move(options)), std::move(call)));
+  return only(execute(make_write(std::move(entries), token, std::move(options)), std::move(call)));
 }
 
 Result<std::uint64_t> Client::remove(std::string_view key, Token token, WriteOptions options,
                                      CallOptions call) {
   std::vector<Write::Entry> entries;
   entries.push_back({std::string(key), std::nullopt});
-  return only(execute(write_of(std::move(entries), token, std::move(options)), std::move(call)));
+  return only(execute(make_write(std::move(entries), token, std::move(options)), std::move(call)));
 }
 
 Result<std::vector<std::uint64_t>> Client::set_many(std::vector<Write::Entry> entries, Token token,
                                                     WriteOptions options, CallOptions call) {
-  return execute(write_of(std::move(entries), token, std::move(options)), std::move(call));
+  return execute(make_write(std::move(entries), token, std::move(options)), std::move(call));
 }
 
 Result<std::optional<std::string>> Client::get(std::string_view key, CallOptions call) {

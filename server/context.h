@@ -10,11 +10,12 @@
 #include "server/password.h"
 #include "server/throttle.h"
 
+#include <spdlog/logger.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <spdlog/logger.h>
 #include <string>
 #include <utility>
 

@@ -7,13 +7,13 @@
 #include "server/server.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
@@ -135,8 +135,7 @@ int run(int argc, char** argv) {
   };
   auto store = open_rocksdb(options.dir, options.store);
   if (!store) {
-    return fail(exit_code_of(store.error().code()),
-                fmt::format("{}: {}", options.dir.string(), store.error().detail()));
+    return fail(exit_code_of(store.error().code()), store.error().detail());
   }
   if (const auto why = (*store)->refuses_writes()) {
     log.error("the store takes no writes and serves reads only: {}", *why);

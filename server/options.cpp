@@ -2,10 +2,10 @@
 
 #include "server/options.h"
 
+#include <CLI/CLI.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -3,12 +3,12 @@
 #include "server/password.h"
 
 #include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <fcntl.h>
-#include <openssl/crypto.h>
-#include <openssl/evp.h>
 #include <string>
 #include <sys/stat.h>
 #include <system_error>

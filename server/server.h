@@ -8,8 +8,9 @@
 #include "server/options.h"
 #include "server/password.h"
 
-#include <functional>
 #include <spdlog/logger.h>
+
+#include <functional>
 #include <string>
 
 namespace fencekv::server {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/core/owner.h"
 
+#include <openssl/sha.h>
+
 #include <algorithm>
 #include <array>
 #include <cassert>
-#include <openssl/sha.h>
 #include <sys/random.h>
 
 namespace fencekv {

@@ -3,8 +3,9 @@
 
 #include "engine/core/byte_codec.h"
 
-#include <utility>
 #include <xxhash.h>
+
+#include <utility>
 
 namespace fencekv::core {
 namespace {

@@ -32,16 +32,6 @@ class Store::Core {
 
 namespace {
 
-Write write_of(std::string_view key, Token token, WriteOptions options) {
-  return {.entries = {{.key = std::string(key), .value = std::nullopt}},
-          .token = token,
-          .lease = std::move(options.lease),
-          .once = options.once,
-          .live = options.live,
-          .if_version = options.if_version,
-          .request = std::move(options.request)};
-}
-
 Result<std::uint64_t> only_version(Result<Write::Reply> reply) {
   if (!reply) return std::move(reply).error();
   return reply->front();
@@ -94,13 +84,13 @@ Store::~Store() = default;
 
 Result<std::uint64_t> Store::set(std::string_view key, std::string_view value, Token token,
                                  WriteOptions options) {
-  auto write = write_of(key, token, std::move(options));
-  write.entries.front().value = value;
-  return only_version(execute(std::move(write)));
+  Write::Entry entry{.key = std::string(key), .value = std::string(value)};
+  return only_version(execute(make_write({std::move(entry)}, token, std::move(options))));
 }
 
 Result<std::uint64_t> Store::remove(std::string_view key, Token token, WriteOptions options) {
-  return only_version(execute(write_of(key, token, std::move(options))));
+  Write::Entry entry{.key = std::string(key), .value = std::nullopt};
+  return only_version(execute(make_write({std::move(entry)}, token, std::move(options))));
 }
 
 Result<std::optional<std::string>> Store::get(std::string_view key) {

@@ -3,12 +3,13 @@
 
 #include "engine/core/byte_codec.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cassert>
 #include <fcntl.h>
 #include <optional>
 #include <utility>
-#include <xxhash.h>
 
 namespace fencekv::rocks {
 namespace {

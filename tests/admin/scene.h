@@ -7,10 +7,11 @@
 #include "engine/core/backend.h"
 #include "fencekv/store.h"
 
+#include <nlohmann/json.hpp>
+
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>

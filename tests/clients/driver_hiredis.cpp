@@ -2,11 +2,11 @@
 /// Driver for hiredis, as run_conformance.py describes it. Debian's hiredis 0.14 speaks RESP2 only.
 
 #include <hiredis/hiredis.h>
+#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/core/make_store.h"
 #include "engine/memory/memory_backend.h"
+#include "tests/contract/lives.h"
 #include "tests/contract/world.h"
-#include "tests/support/copy_directory.h"
-#include "tests/support/temporary_directory.h"
 
-#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -98,20 +96,13 @@ class RocksWorld final : public EmbeddedWorld {
   }
 
   void crash() override {
-    // The files as a killed process leaves them, and no trace of the clean stop that follows.
-    const auto killed = root_.path() / ("life-" + std::to_string(++lives_));
-    copy_directory(directory_, killed);
-    stop();
-    directory_ = killed;
-    start();
+    lives_.crash([this] { stop(); }, [this] { start(); });
   }
 
  private:
-  void start() { use(open_rocksdb(directory_, options())); }
+  void start() { use(open_rocksdb(lives_.directory(), options())); }
 
-  TemporaryDirectory root_;
-  int lives_ = 0;
-  std::filesystem::path directory_ = root_.path() / "life-0";
+  Lives lives_;
 };
 
 }  // namespace

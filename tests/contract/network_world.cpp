@@ -3,16 +3,16 @@
 /// client library are the real ones, only the socket is a Unix socket in a temporary directory.
 
 #include "server/server.h"
+#include "tests/contract/lives.h"
 #include "tests/contract/world.h"
-#include "tests/support/copy_directory.h"
-#include "tests/support/temporary_directory.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/null_sink.h>
 
 #include <fencekv/client.h>
 #include <future>
 #include <memory>
 #include <optional>
-#include <spdlog/logger.h>
-#include <spdlog/sinks/null_sink.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -125,21 +125,17 @@ class NetworkWorld final : public World {
   }
 
   void crash() override {
-    const auto killed = root_.path() / ("life-" + std::to_string(++lives_));
-    copy_directory(directory_, killed);
-    stop();
-    directory_ = killed;
-    start();
+    lives_.crash([this] { stop(); }, [this] { start(); });
   }
 
  private:
   void start() {
-    auto opened = open_rocksdb(directory_, options());
+    auto opened = open_rocksdb(lives_.directory(), options());
     if (!opened) throw std::runtime_error(opened.error().line());
     store_ = *std::move(opened);
 
     server_options_.port = -1;
-    server_options_.unix_path = root_.path() / "socket";
+    server_options_.unix_path = lives_.root() / "socket";
     server_options_.io_threads = 1;
     server_options_.store = options();
     std::promise<void> ready;
@@ -164,9 +160,7 @@ class NetworkWorld final : public World {
     store_.reset();
   }
 
-  TemporaryDirectory root_;
-  int lives_ = 0;
-  std::filesystem::path directory_ = root_.path() / "life-0";
+  Lives lives_;
   spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
   server::ServerOptions server_options_;
   std::unique_ptr<Store> store_;

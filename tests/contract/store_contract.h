@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tests/contract/world.h"
+#include "tests/support/print.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,15 +19,6 @@
 
 #define ASSERT_OK(result) ASSERT_TRUE((result).has_value()) << (result).error().line()
 #define EXPECT_OK(result) EXPECT_TRUE((result).has_value()) << (result).error().line()
-
-namespace fencekv {
-
-// GoogleTest prints these when a comparison fails.
-inline void PrintTo(Token token, std::ostream* out) {
-  *out << token.number();
-}
-
-}  // namespace fencekv
 
 namespace fencekv::testing {
 
@@ -100,18 +92,12 @@ class StoreContract : public ::testing::TestWithParam<WorldKind> {
 
   static Write set_of(std::string_view key, std::string_view value, Token token,
                       WriteOptions options = {}) {
-    return {.entries = {{.key = std::string(key), .value = std::string(value)}},
-            .token = token,
-            .lease = std::move(options.lease),
-            .once = options.once,
-            .live = options.live,
-            .if_version = options.if_version,
-            .request = std::move(options.request)};
+    return make_write({{.key = std::string(key), .value = std::string(value)}}, token,
+                      std::move(options));
   }
   static Write delete_of(std::string_view key, Token token, WriteOptions options = {}) {
-    auto write = set_of(key, "", token, std::move(options));
-    write.entries.front().value.reset();
-    return write;
+    return make_write({{.key = std::string(key), .value = std::nullopt}}, token,
+                      std::move(options));
   }
   Result<Write::Reply> set(std::string_view key, std::string_view value, Token token,
                            WriteOptions options = {}) {
@@ -122,8 +108,7 @@ class StoreContract : public ::testing::TestWithParam<WorldKind> {
   }
   Result<Write::Reply> set_all(std::vector<std::string> keys, std::string_view value, Token token,
                                WriteOptions options = {}) {
-    auto write = set_of("", value, token, std::move(options));
-    write.entries.clear();
+    auto write = make_write({}, token, std::move(options));
     for (auto& key : keys) {
       write.entries.push_back({.key = std::move(key), .value = std::string(value)});
     }

@@ -6,6 +6,7 @@
 #include "fencekv/store.h"
 #include "tests/support/child_process.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/print.h"
 
 #include <gtest/gtest.h>
 
@@ -18,15 +19,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-
-namespace fencekv {
-
-// GoogleTest prints these when a comparison fails.
-inline void PrintTo(Token token, std::ostream* out) {
-  *out << token.number();
-}
-
-}  // namespace fencekv
 
 namespace fencekv::testing {
 

@@ -5,6 +5,7 @@
 #include "tests/golden/golden_store.h"
 #include "tests/support/fast_directory.h"
 #include "tests/support/file_tree.h"
+#include "tests/support/print.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,15 +15,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-
-namespace fencekv {
-
-// GoogleTest prints these when a comparison fails.
-inline void PrintTo(Token token, std::ostream* out) {
-  *out << token.number();
-}
-
-}  // namespace fencekv
 
 namespace fencekv::testing {
 namespace {

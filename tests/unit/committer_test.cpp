@@ -5,6 +5,7 @@
 
 #include "engine/core/make_store.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/print.h"
 #include "tests/support/scripted_backend.h"
 
 #include <gmock/gmock.h>
@@ -21,15 +22,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-namespace fencekv {
-
-// GoogleTest prints these when a comparison fails.
-inline void PrintTo(Token token, std::ostream* out) {
-  *out << token.number();
-}
-
-}  // namespace fencekv
 
 namespace fencekv::testing {
 namespace {

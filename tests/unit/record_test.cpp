@@ -7,17 +7,17 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
+#include <xxhash.h>
 
 #include <cstdint>
 #include <fstream>
 #include <functional>
 #include <optional>
-#include <rapidcheck.h>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
-#include <xxhash.h>
 
 namespace fencekv::testing {
 namespace {

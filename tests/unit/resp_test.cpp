@@ -5,6 +5,7 @@
 #include "server/resp/request_writer.h"
 
 #include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include <chrono>
 #include <cstddef>
@@ -13,7 +14,6 @@
 #include <malloc.h>
 #include <optional>
 #include <ostream>
-#include <rapidcheck/gtest.h>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -7,10 +7,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <rapidcheck.h>
 
 #include <cstdint>
 #include <optional>
-#include <rapidcheck.h>
 #include <string>
 #include <vector>
 

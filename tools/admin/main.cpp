@@ -9,9 +9,9 @@
 #include "tools/admin/text.h"
 #include "tools/admin/verify.h"
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <fcntl.h>
 #include <iostream>

@@ -5,8 +5,8 @@
 #include "tools/admin/text.h"
 
 #include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
+
 #include <string>
 #include <string_view>
 

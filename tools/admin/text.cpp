@@ -3,11 +3,11 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <openssl/evp.h>
 
 #include <algorithm>
 #include <array>
 #include <ctime>
-#include <openssl/evp.h>
 
 namespace fencekv::admin {
 namespace {

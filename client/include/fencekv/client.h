@@ -19,7 +19,6 @@
 
 #include "fencekv/command.h"
 #include "fencekv/result.h"
-#include "fencekv/store.h"
 #include "fencekv/types.h"
 
 #include <chrono>

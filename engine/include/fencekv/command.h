@@ -33,6 +33,17 @@ struct Write {
   std::optional<std::string> request;       ///< Identity of this request, for safe retries.
 };
 
+/// What a Write may carry besides entries and token, named as in the protocol.
+struct WriteOptions {
+  std::optional<std::string> lease{};
+  bool once = false;
+  bool live = false;
+  std::optional<std::uint64_t> if_version{};
+  std::optional<std::string> request{};
+};
+
+Write make_write(std::vector<Write::Entry> entries, Token token, WriteOptions options = {});
+
 /// Lifts a key's fence without writing (FENCE.RAISE).
 struct Raise {
   using Reply = Token;  ///< The fence.

@@ -38,15 +38,6 @@ namespace fencekv {
 /// Who asks, as listings and the log of refusals show it. Shared, since a connection asks often.
 using ClientName = std::shared_ptr<const std::string>;
 
-/// Options of set() and remove(), named as in the protocol.
-struct WriteOptions {
-  std::optional<std::string> lease{};
-  bool once = false;
-  bool live = false;
-  std::optional<std::uint64_t> if_version{};
-  std::optional<std::string> request{};
-};
-
 /// A piece of a listing.
 template <class Item>
 struct Page {
