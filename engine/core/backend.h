@@ -30,7 +30,6 @@ struct Put {
 struct Batch {
   std::vector<Put> puts;
   PositionRecord position;
-  Token newest;
 };
 
 /// How a commit ended.

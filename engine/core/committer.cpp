@@ -91,10 +91,10 @@ Result<void> Committer::open() {
   if (!meta) return meta.error();
   const bool is_new = meta->position.n == 0;
   meta_ = *std::move(meta);
-  if (meta_.identity.boots.all().empty() || meta_.identity.boots.all().back().id != boot_id_) {
-    // For readers, until become_writer() makes it durable.
-    meta_.identity.boots.enter(boot_id_, moment().since_boot, meta_.position.clock);
-  }
+  // For readers, until become_writer() makes it durable.
+  auto identity = *meta_.identity;
+  identity.boots.enter(boot_id_, moment().since_boot, meta_.position.clock);
+  meta_.identity = std::make_shared<const IdentityRecord>(std::move(identity));
 
   if (auto writer = become_writer(); !writer) {
     if (is_new || writer.error().code() != Errc::misconf) return writer;
@@ -273,17 +273,19 @@ Result<Meta> Committer::load_meta() {
     return Result<bool>(true);
   };
 
+  IdentityRecord identity;
   const auto has_position = load(kPositionKey, meta.position, decode_position);
   if (!has_position) return has_position.error();
   const auto has_allocator = load(kAllocatorKey, meta.allocator, decode_allocator);
   if (!has_allocator) return has_allocator.error();
-  const auto has_identity = load(kIdentityKey, meta.identity, decode_identity);
+  const auto has_identity = load(kIdentityKey, identity, decode_identity);
   if (!has_identity) return has_identity.error();
 
   if (*has_position != *has_allocator || *has_position != *has_identity) {
     return Error(Errc::corrupt, "some of the records position, allocator, identity are missing");
   }
-  if (!*has_position) meta.identity.incarnation = new_incarnation();
+  if (!*has_position) identity.incarnation = new_incarnation();
+  meta.identity = std::make_shared<const IdentityRecord>(std::move(identity));
   return meta;
 }
 
@@ -297,7 +299,7 @@ Result<void> Committer::become_writer() {
   meta.reserved = claim->reserved;
   meta.skip = claim->reserved;
 
-  auto identity = meta.identity;
+  auto identity = *meta.identity;
   if (identity.boots.enter(boot_id_, moment().since_boot, meta.position.clock)) {
     // The old boot's clock says nothing in this one.
     meta.position.clock = {};

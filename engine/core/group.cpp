@@ -50,7 +50,6 @@ const KeyRecord& Group::put_key(std::string_view key, KeyRecord record) {
   ++(record.value ? position.live_keys : position.tombstones);
 
   changed_ = true;
-  changed_bytes_ += key.size() + (record.value ? record.value->size() : 0);
   entry = {.record = std::move(record), .changed = true};
   return *entry.record;
 }
@@ -62,7 +61,6 @@ const LeaseRecord& Group::put_lease(std::string_view name, LeaseRecord record) {
 
   if (!entry.record) ++meta_.position.lease_names;
   changed_ = true;
-  changed_bytes_ += name.size() + record.owner.size();
   entry = {.record = std::move(record), .changed = true};
   return *entry.record;
 }
@@ -115,7 +113,7 @@ void Group::lift_floor() {
 }
 
 void Group::set_identity(IdentityRecord identity) {
-  meta_.identity = std::move(identity);
+  meta_.identity = std::make_shared<const IdentityRecord>(std::move(identity));
   identity_changed_ = true;
   changed_ = true;
 }
@@ -140,7 +138,7 @@ Batch Group::batch(std::uint64_t epoch, std::chrono::nanoseconds clock) {
     if (entry.changed) add(lease_place(name), *entry.record);
   }
   if (allocator_changed_) add(std::string(kAllocatorKey), meta_.allocator);
-  if (identity_changed_) add(std::string(kIdentityKey), meta_.identity);
+  if (identity_changed_) add(std::string(kIdentityKey), *meta_.identity);
 
   auto& position = meta_.position;
   position.epoch = epoch;
@@ -148,7 +146,6 @@ Batch Group::batch(std::uint64_t epoch, std::chrono::nanoseconds clock) {
   position.clock = std::max(position.clock, clock);
   add(std::string(kPositionKey), position);
   batch.position = position;
-  batch.newest = meta_.allocator.newest;
   return batch;
 }
 

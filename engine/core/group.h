@@ -22,7 +22,8 @@ namespace fencekv::core {
 
 /// The small records that every group needs, as they are committed.
 struct Meta {
-  IdentityRecord identity;
+  /// Shared, since every group has a copy of this and hardly any changes it.
+  std::shared_ptr<const IdentityRecord> identity;
   AllocatorRecord allocator;
   PositionRecord position;
   /// Tokens up to this one are reserved: they may have been handed out by an earlier writer.
@@ -52,7 +53,7 @@ class Group final : public State {
   const LeaseRecord& put_lease(std::string_view name, LeaseRecord record) override;
   Token newest() const override { return meta_.allocator.newest; }
   Token floor() const override { return meta_.allocator.floor; }
-  const Boots& boots() const override { return meta_.identity.boots; }
+  const Boots& boots() const override { return meta_.identity->boots; }
   Result<Token> draw() override;
   void refused(std::string_view key, const std::optional<std::string>& lease, Token offered,
                const Error& error) override;
@@ -63,8 +64,6 @@ class Group final : public State {
   void set_allocator(AllocatorRecord allocator);
 
   bool is_changed() const { return changed_; }
-  /// Roughly what the batch will weigh, in bytes.
-  std::size_t changed_bytes() const { return changed_bytes_; }
 
   /// The batch that moves the store from the committed position to the next one.
   Batch batch(std::uint64_t epoch, std::chrono::nanoseconds clock);
@@ -106,7 +105,6 @@ class Group final : public State {
   bool changed_ = false;
   bool allocator_changed_ = false;
   bool identity_changed_ = false;
-  std::size_t changed_bytes_ = 0;
 };
 
 }  // namespace fencekv::core

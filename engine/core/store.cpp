@@ -171,7 +171,7 @@ Result<Page<LeaseState>> Store::list_leases(const std::optional<std::string>& af
     const auto record = core::decode_lease(place, bytes);
     if (!record) return record.error();
     auto state =
-        core::describe(place.substr(1), &*record, meta.allocator.floor, meta.identity.boots, now);
+        core::describe(place.substr(1), &*record, meta.allocator.floor, meta.identity->boots, now);
     if (state.holders.empty()) return std::optional<LeaseState>{};
     return std::optional(std::move(state));
   };
@@ -184,7 +184,7 @@ std::vector<Rejection> Store::rejections(std::size_t count) const {
 
 StoreStats Store::stats() const {
   const auto meta = core_->committer().meta();
-  return {.incarnation = core::to_hex(meta.identity.incarnation),
+  return {.incarnation = core::to_hex(meta.identity->incarnation),
           .newest = meta.allocator.newest,
           .floor = meta.allocator.floor,
           .live_keys = meta.position.live_keys,

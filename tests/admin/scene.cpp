@@ -110,13 +110,13 @@ void plant(const fs::path& directory, std::vector<core::Put> puts) {
   core::Batch batch;
   batch.position = *core::decode_position(core::kPositionKey, read(core::kPositionKey));
   ++batch.position.n;
-  batch.newest = core::decode_allocator(core::kAllocatorKey, read(core::kAllocatorKey))->newest;
+  const auto allocator = core::decode_allocator(core::kAllocatorKey, read(core::kAllocatorKey));
   batch.puts.push_back({.place = std::string(core::kPositionKey),
                         .bytes = core::encode(core::kPositionKey, batch.position)});
   // Later ones win, so that the position itself can be planted.
   std::move(puts.begin(), puts.end(), std::back_inserter(batch.puts));
   ASSERT_EQ((*backend)->commit(batch), core::Outcome::committed);
-  (*backend)->close(batch.newest);
+  (*backend)->close(allocator->newest);
 }
 
 std::map<std::string, std::string> contents(const fs::path& directory) {

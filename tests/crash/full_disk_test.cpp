@@ -18,6 +18,7 @@
 #include <random>
 #include <sched.h>
 #include <string>
+#include <string_view>
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <thread>
@@ -91,6 +92,17 @@ Token hold(Store& store) {
   return grant && *grant ? (*grant)->token : Token{};
 }
 
+/// The storage lets itself be written again: the store notices by itself, everything is there, and
+/// it goes on.
+void expect_recovery(Store& store, const Filler& filler, Token token, std::string_view key) {
+  ASSERT_TRUE(recovers(store));
+  filler.expect_all(store);
+  EXPECT_EQ(line_of(store.set(key, "v", token, {.lease = "lease"})), "OK");
+  const auto next = store.acquire("next", "me", 1s);
+  ASSERT_TRUE(next && *next) << line_of(next);
+  EXPECT_GT((*next)->token, token);
+}
+
 // --- files that may not grow ----------------------------------------------------------------
 
 void limit_files_to(rlim_t bytes) {
@@ -130,12 +142,8 @@ TEST(FileTooLarge, IsInDoubtThenMisconfAndRecoversByItself) {
     EXPECT_TRUE(store.refuses_writes().has_value());
 
     limit_files_to(RLIM_INFINITY);
-    ASSERT_TRUE(recovers(store));
-    filler.expect_all(store);
-    EXPECT_EQ(line_of(store.set("more", "v", token, {.lease = "lease"})), "OK");
-    const auto next = store.acquire("next", "me", 1s);
-    ASSERT_TRUE(next && *next) << line_of(next);
-    EXPECT_GT((*next)->token, token);
+    expect_recovery(store, filler, token, "more");
+    if (::testing::Test::HasFatalFailure()) return;
   });
 }
 
@@ -159,12 +167,8 @@ TEST(FileTooLarge, NeverAbortsWhereverItHits) {
       }
 
       limit_files_to(RLIM_INFINITY);
-      ASSERT_TRUE(recovers(**opened));
-      filler.expect_all(**opened);
-      EXPECT_EQ(line_of((*opened)->set("after", "v", token, {.lease = "lease"})), "OK");
-      const auto next = (*opened)->acquire("next", "me", 1s);
-      ASSERT_TRUE(next && *next) << line_of(next);
-      EXPECT_GT((*next)->token, token);
+      expect_recovery(**opened, filler, token, "after");
+      if (::testing::Test::HasFatalFailure()) return;
 
       opened->reset();
       opened = open_rocksdb(directory.path() / "store", {});
@@ -285,12 +289,8 @@ TEST(FullDisk, KeepsEverythingServesReadsAndRecoversByItself) {
 
     // There is space again.
     std::filesystem::remove(disk / "ballast");
-    ASSERT_TRUE(recovers(**opened));
-    filler.expect_all(**opened);
-    EXPECT_EQ(line_of((*opened)->set("after", "v", token, {.lease = "lease"})), "OK");
-    const auto next = (*opened)->acquire("next", "me", 1s);
-    ASSERT_TRUE(next && *next) << line_of(next);
-    EXPECT_GT((*next)->token, token);
+    expect_recovery(**opened, filler, token, "after");
+    if (::testing::Test::HasFatalFailure()) return;
 
     opened->reset();
     opened = open_rocksdb(path, {});

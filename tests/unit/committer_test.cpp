@@ -135,7 +135,12 @@ class CommitterTest : public ::testing::Test {
   /// The highest token that any batch so far, landed or not, knew as handed out.
   Token highest_drawn() const {
     Token highest;
-    for (const auto& batch : script_->batches()) highest = std::max(highest, batch.newest);
+    for (const auto& batch : script_->batches()) {
+      for (const auto& put : batch.puts) {
+        if (put.place != core::kAllocatorKey) continue;
+        highest = std::max(highest, core::decode_allocator(put.place, put.bytes)->newest);
+      }
+    }
     return highest;
   }
 
