@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fencekv/client.h"
 
+#include "client/client_core.h"
 #include "client/command_codec.h"
-#include "client/connection.h"
 
 #include <future>
+#include <optional>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace fencekv {
 namespace {
@@ -17,8 +20,7 @@ const Error& closed_error() {
 
 }  // namespace
 
-Client::Client(ClientOptions options)
-    : connection_(std::make_shared<Connection>(std::move(options))) {}
+Client::Client(ClientOptions options) : core_(std::make_shared<ClientCore>(std::move(options))) {}
 
 Result<Client> Client::connect(ClientOptions options) {
   const CallOptions call{.timeout = options.connect_timeout};
@@ -28,25 +30,66 @@ Result<Client> Client::connect(ClientOptions options) {
 }
 
 Client::~Client() {
-  if (connection_) connection_->close();
+  if (core_) core_->close();
 }
 
 Client::Client(Client&& other) noexcept = default;
 
 Client& Client::operator=(Client&& other) noexcept {
   if (this == &other) return *this;
-  if (connection_) connection_->close();
-  connection_ = std::move(other.connection_);
+  if (core_) core_->close();
+  core_ = std::move(other.core_);
   return *this;
 }
 
+namespace {
+
+/// What a late answer to an acquire says to be held.
+std::vector<Holding> granted(const Acquire& acquire, Token token) {
+  return {{acquire.name, acquire.owner, token}};
+}
+std::vector<Holding> granted(const AcquireMany& acquire, Token token) {
+  std::vector<Holding> grants;
+  for (const auto& name : acquire.names) grants.push_back({name, acquire.owner, token});
+  return grants;
+}
+
+/// Sends a command that may hold up those behind it, over a connection of its own.
+template <class C>
+void send_apart(ClientCore& core, const C& command, Request request) {
+  auto& timeout = request.call.timeout;
+  if (timeout.count() <= 0) timeout = waits_for(command) + core.options().call_timeout;
+
+  bool keep = false;
+  if constexpr (std::is_same_v<C, Acquire>) keep = command.bind;
+  if constexpr (std::is_same_v<C, Acquire> || std::is_same_v<C, AcquireMany>) {
+    // By the loop: there the debt is known.
+    request.late = [&core, command](std::optional<resp::Value> reply, bool) {
+      if (!reply) return;
+      const auto grant = decode<C>(*std::move(reply));
+      if (grant && *grant) core.give_back(granted(command, (*grant)->token), command.ttl);
+    };
+  }
+  core.loop().post([&core, keep, request = std::move(request)]() mutable {
+    if (request.late) {
+      request.late = [late = std::move(request.late), debt = core.owe()](
+                         std::optional<resp::Value> reply, bool certain) {
+        late(std::move(reply), certain);
+      };
+    }
+    core.own().send(std::move(request), keep);
+  });
+}
+
+}  // namespace
+
 template <class C>
 void Client::submit(C command, std::function<void(Result<AnswerOf<C>>)> done, CallOptions call) {
+  if (!core_->loop().is_running()) return done(closed_error());
   auto bytes = encode(command);
   if (!bytes) {
     // By the same thread as every other answer: the caller may hold a lock that `done` takes.
-    auto error = std::move(bytes).error();
-    if (!connection_->post([done, error] { done(error); })) done(closed_error());
+    core_->loop().post([done, error = std::move(bytes).error()] { done(error); });
     return;
   }
   auto reply_to = [done](Result<resp::Value> reply) {
@@ -63,12 +106,13 @@ void Client::submit(C command, std::function<void(Result<AnswerOf<C>>)> done, Ca
                   .changes = kChanges<C>,
                   .call = std::move(call),
                   .done = std::move(reply_to)};
-  if (!connection_->send(std::move(request))) done(closed_error());
+  if (waits_for(command).count() > 0) return send_apart(*core_, command, std::move(request));
+  if (!core_->send(std::move(request))) done(closed_error());
 }
 
 template <class C>
 Result<AnswerOf<C>> Client::execute(C command, CallOptions call) {
-  if (connection_->is_own_thread()) {
+  if (core_->is_own_thread()) {
     return Error(Errc::invalid, "a blocking call from a callback would wait for itself");
   }
   // Shared, as a std::function must be copyable.
@@ -154,8 +198,17 @@ Result<Token> Client::reset(Reset command, CallOptions call) {
 }
 
 Result<std::optional<Grant>> Client::acquire(std::string_view name, std::string_view owner,
-                                             std::chrono::milliseconds ttl, CallOptions call) {
-  return execute(Acquire{std::string(name), std::string(owner), ttl}, std::move(call));
+                                             std::chrono::milliseconds ttl, AcquireOptions options,
+                                             CallOptions call) {
+  return execute(make_acquire(name, owner, ttl, std::move(options)), std::move(call));
+}
+
+Result<std::optional<Grant>> Client::acquire_many(std::vector<std::string> names,
+                                                  std::string_view owner,
+                                                  std::chrono::milliseconds ttl,
+                                                  std::chrono::milliseconds wait,
+                                                  CallOptions call) {
+  return execute(AcquireMany{std::move(names), std::string(owner), ttl, wait}, std::move(call));
 }
 
 Result<std::chrono::milliseconds> Client::renew(std::string_view name, std::string_view owner,
@@ -171,12 +224,31 @@ Result<void> Client::release(std::string_view name, std::string_view owner, Toke
   return {};
 }
 
+Result<RenewMany::Reply> Client::renew_many(std::vector<Holding> grants,
+                                            std::chrono::milliseconds ttl, CallOptions call) {
+  return execute(RenewMany{std::move(grants), ttl}, std::move(call));
+}
+
+Result<ReleaseMany::Reply> Client::release_many(std::vector<Holding> grants, CallOptions call) {
+  return execute(ReleaseMany{std::move(grants)}, std::move(call));
+}
+
 Result<Token> Client::revoke(std::string_view name, CallOptions call) {
   return execute(Revoke{std::string(name)}, std::move(call));
 }
 
 Result<LeaseState> Client::inspect(std::string_view name, CallOptions call) {
   return execute(Inspect{std::string(name)}, std::move(call));
+}
+
+Result<std::vector<LeaseWaiter>> Client::waiters(std::string_view name, CallOptions call) {
+  return execute(ListWaiters{std::string(name)}, std::move(call));
+}
+
+Result<std::optional<LeaseEvent>> Client::wait_for_change(std::string_view name, Token token,
+                                                          std::chrono::milliseconds timeout,
+                                                          CallOptions call) {
+  return execute(Await{std::string(name), token, timeout}, std::move(call));
 }
 
 Result<ScanLeases::Reply> Client::scan_leases(ScanLeases command, CallOptions call) {

@@ -3,6 +3,7 @@
 
 #include "server/resp/request_writer.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
@@ -14,6 +15,7 @@
 namespace fencekv {
 namespace {
 
+using namespace std::chrono_literals;
 using resp::Value;
 using Kind = resp::Value::Kind;
 
@@ -37,6 +39,15 @@ class Words {
   }
   Words& option(std::string_view name, const std::optional<std::uint64_t>& value) {
     if (value) text(name).number(*value);
+    return *this;
+  }
+  Words& option(std::string_view name, std::chrono::milliseconds time) {
+    if (time.count() != 0) text(name).number(time.count());
+    return *this;
+  }
+  Words& holdings(const std::vector<Holding>& grants) {
+    number(grants.size());
+    for (const auto& [name, owner, grant] : grants) text(name).text(owner).token(grant);
     return *this;
   }
   Words& flag(std::string_view name, bool given) {
@@ -111,6 +122,33 @@ Value* field(Value& map, std::string_view name) {
 Value* part(Value& array, std::size_t at, std::size_t size) {
   if (array.kind != Kind::array || array.parts.size() != size) return nullptr;
   return &array.parts[at];
+}
+
+std::optional<LeaseMode> as_mode(Value* value) {
+  const auto word = as_text(value);
+  for (const auto mode : {LeaseMode::exclusive, LeaseMode::shared, LeaseMode::permit}) {
+    if (word == to_string(mode)) return mode;
+  }
+  return std::nullopt;
+}
+
+std::optional<LeaseChange> as_change(Value* value) {
+  const auto word = as_text(value);
+  for (const auto change : {LeaseChange::granted, LeaseChange::released, LeaseChange::expired,
+                            LeaseChange::revoked, LeaseChange::disconnected, LeaseChange::missed}) {
+    if (word == to_string(change)) return change;
+  }
+  return std::nullopt;
+}
+
+/// `event name token`, from the `at`th part on to the last.
+std::optional<LeaseEvent> as_event(Value& list, std::size_t at) {
+  if (list.parts.size() != at + 3) return std::nullopt;
+  const auto change = as_change(&list.parts[at]);
+  auto name = as_text(&list.parts[at + 1]);
+  const auto token = as_token(&list.parts[at + 2]);
+  if (!change || !name || !token) return std::nullopt;
+  return LeaseEvent{.change = *change, .name = *std::move(name), .token = *token};
 }
 
 // ---- Reading whole answers, one overload a type -----------------------------------------------
@@ -210,30 +248,83 @@ std::optional<std::optional<Grant>> read(Value& reply, As<std::optional<Grant>>)
 std::optional<LeaseHolder> read_holder(Value& map) {
   auto owner = as_text(field(map, "owner"));
   const auto token = as_token(field(map, "token"));
-  const auto mode = as_text(field(map, "mode"));
+  const auto mode = as_mode(field(map, "mode"));
   const auto remaining = as_milliseconds(field(map, "remaining"));
   auto client = as_text(field(map, "client"));
-  if (!owner || !token || !remaining || !client) return std::nullopt;
-  if (mode != to_string(LeaseMode::exclusive)) return std::nullopt;
+  const auto bound = as_count(field(map, "bound"));
+  if (!owner || !token || !mode || !remaining || !client || !bound) return std::nullopt;
   return LeaseHolder{.owner = *std::move(owner),
                      .token = *token,
-                     .mode = LeaseMode::exclusive,
+                     .mode = *mode,
                      .remaining = *remaining,
-                     .client = *std::move(client)};
+                     .client = *std::move(client),
+                     .bound = *bound != 0};
 }
 
 std::optional<LeaseState> read(Value& reply, As<LeaseState>) {
   auto name = as_text(field(reply, "name"));
   const auto fence = as_token(field(reply, "fence"));
   Value* const holders = field(reply, "holders");
-  if (!name || !fence || holders == nullptr || holders->kind != Kind::array) return std::nullopt;
-  LeaseState state{.name = *std::move(name), .fence = *fence, .holders = {}};
+  const auto waiters = as_count(field(reply, "waiters"));
+  const auto blocked = as_milliseconds(field(reply, "blocked"));
+  auto payload = as_text_or_null(field(reply, "payload"));
+  if (!name || !fence || !waiters || !blocked || !payload) return std::nullopt;
+  if (holders == nullptr || holders->kind != Kind::array) return std::nullopt;
+  LeaseState state{.name = *std::move(name),
+                   .fence = *fence,
+                   .holders = {},
+                   .waiters = *waiters,
+                   .blocked = *blocked,
+                   .payload = *std::move(payload)};
   for (auto& one : holders->parts) {
     auto holder = read_holder(one);
     if (!holder) return std::nullopt;
     state.holders.push_back(*std::move(holder));
   }
   return state;
+}
+
+std::optional<std::vector<LeaseWaiter>> read(Value& reply, As<std::vector<LeaseWaiter>>) {
+  if (reply.kind != Kind::array) return std::nullopt;
+  std::vector<LeaseWaiter> waiters;
+  for (auto& one : reply.parts) {
+    auto owner = as_text(field(one, "owner"));
+    const auto mode = as_mode(field(one, "mode"));
+    const auto waited = as_milliseconds(field(one, "waited"));
+    const auto remaining = as_milliseconds(field(one, "remaining"));
+    auto client = as_text(field(one, "client"));
+    if (!owner || !mode || !waited || !remaining || !client) return std::nullopt;
+    waiters.push_back({.owner = *std::move(owner),
+                       .mode = *mode,
+                       .waited = *waited,
+                       .remaining = *remaining,
+                       .client = *std::move(client)});
+  }
+  return waiters;
+}
+
+std::optional<std::optional<LeaseEvent>> read(Value& reply, As<std::optional<LeaseEvent>>) {
+  if (reply.is_null()) return std::optional<LeaseEvent>{};
+  if (reply.kind != Kind::array) return std::nullopt;
+  if (auto event = as_event(reply, 0)) return event;
+  return std::nullopt;
+}
+
+/// Of a command about many grants: for each what the command about one would be answered.
+template <class One>
+std::optional<std::vector<Result<One>>> read(Value& reply, As<std::vector<Result<One>>>) {
+  if (reply.kind != Kind::array) return std::nullopt;
+  std::vector<Result<One>> answers;
+  for (auto& one : reply.parts) {
+    if (one.is_error()) {
+      answers.push_back(parse_error_line(one.text));
+      continue;
+    }
+    auto answer = read(one, As<One>{});
+    if (!answer) return std::nullopt;
+    answers.push_back(*std::move(answer));
+  }
+  return answers;
 }
 
 std::optional<ScanLeases::Reply> read(Value& reply, As<ScanLeases::Reply>) {
@@ -385,7 +476,55 @@ Result<std::string> encode(const Reset& reset) {
 
 template <>
 Result<std::string> encode(const Acquire& acquire) {
-  return Words{"LEASE.ACQUIRE", acquire.name, acquire.owner}.number(acquire.ttl.count()).bytes();
+  const bool permit = acquire.mode == LeaseMode::permit;
+  if (acquire.permits != 0 && !permit) {
+    return Error(Errc::invalid, "permits go with the mode permit only");
+  }
+  Words words{"LEASE.ACQUIRE", acquire.name, acquire.owner};
+  words.number(acquire.ttl.count()).option("WAIT", acquire.wait);
+  words.flag("SHARED", acquire.mode == LeaseMode::shared);
+  if (permit) words.text("PERMITS").number(acquire.permits);
+  words.flag("BIND", acquire.bind);
+  // A delay of 0 is not the same as none: it takes away the one that a holder gave before.
+  if (acquire.delay) words.text("DELAY").number(acquire.delay->count());
+  return words.option("PAYLOAD", acquire.payload).bytes();
+}
+
+template <>
+Result<std::string> encode(const AcquireMany& acquire) {
+  return Words{"LEASE.MACQUIRE"}
+      .number(acquire.names.size())
+      .texts(acquire.names)
+      .text(acquire.owner)
+      .number(acquire.ttl.count())
+      .option("WAIT", acquire.wait)
+      .bytes();
+}
+
+template <>
+Result<std::string> encode(const RenewMany& renew) {
+  return Words{"LEASE.MRENEW"}.number(renew.ttl.count()).holdings(renew.grants).bytes();
+}
+
+template <>
+Result<std::string> encode(const ReleaseMany& release) {
+  return Words{"LEASE.MRELEASE"}.holdings(release.grants).bytes();
+}
+
+template <>
+Result<std::string> encode(const ListWaiters& list) {
+  return Words{"LEASE.WAITERS", list.name}.bytes();
+}
+
+template <>
+Result<std::string> encode(const Await& await) {
+  return Words{"LEASE.WAIT", await.name}.token(await.token).number(await.timeout.count()).bytes();
+}
+
+std::string encode_watch(std::span<const std::string> names) {
+  Words words{"LEASE.WATCH"};
+  for (const auto& name : names) words.text(name);
+  return words.bytes();
 }
 
 template <>
@@ -485,6 +624,35 @@ template <>
 Result<std::string> encode(const Raw& command) {
   if (command.words.empty()) return Error(Errc::invalid, "a command needs a name");
   return Words{}.texts(command.words).bytes();
+}
+
+// ---- Beyond requests and replies --------------------------------------------------------------
+
+std::optional<LeaseEvent> decode_push(Value&& push) {
+  if (push.kind != Kind::push || push.parts.empty()) return std::nullopt;
+  if (as_text(&push.parts[0]) != "lease") return std::nullopt;
+  return as_event(push, 1);
+}
+
+std::chrono::milliseconds raw_waits_for(const Raw& command) {
+  const auto is = [](std::string_view word, std::string_view upper) {
+    return std::equal(word.begin(), word.end(), upper.begin(), upper.end(),
+                      [](char a, char b) { return (a >= 'a' && a <= 'z' ? a - 32 : a) == b; });
+  };
+  const auto& words = command.words;
+  if (words.empty()) return 0ms;
+  const auto milliseconds = [](const std::string& word) {
+    const auto max = static_cast<std::uint64_t>(Limits::kMaxWait.count());
+    return std::chrono::milliseconds(
+        static_cast<std::int64_t>(parse_decimal(word, max).value_or(0)));
+  };
+  if (is(words[0], "LEASE.WAIT")) return words.size() == 4 ? milliseconds(words[3]) : 0ms;
+  if (!is(words[0], "LEASE.ACQUIRE") && !is(words[0], "LEASE.MACQUIRE")) return 0ms;
+  // A name may spell WAIT, too. Then a connection is used that was not needed.
+  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
+    if (is(words[i], "WAIT") && milliseconds(words[i + 1]) > 0ms) return milliseconds(words[i + 1]);
+  }
+  return 0ms;
 }
 
 }  // namespace fencekv

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All state but the inbox belongs to one thread, which runs `io_`. A Link is one connection from
+// All state but the inbox belongs to one thread, the loop's. A Link is one connection from
 // its first attempt to its end; each handler keeps the link it was started for alive and does
 // nothing if that is not the current one any more, so a connection is given up by forgetting it.
 //
@@ -8,11 +8,9 @@
 //                                     └─ timeout, cancellation, a connection that fails ─┘
 #include "client/connection.h"
 
-#include "client/signals_blocked.h"
 #include "server/resp/request_writer.h"
 
 #include <boost/asio/connect.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -23,17 +21,12 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <cassert>
 #include <deque>
 #include <mutex>
 #include <optional>
-#include <pthread.h>
 #include <random>
 #include <set>
-#include <signal.h>
 #include <sys/un.h>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -56,6 +49,8 @@ constexpr std::chrono::milliseconds kLongestTimeout = std::chrono::hours{24 * 36
 std::string in_milliseconds(std::chrono::milliseconds time) {
   return std::to_string(time.count()) + " ms";
 }
+
+using Late = std::function<void(std::optional<resp::Value>, bool)>;
 
 struct Call {
   Request request;
@@ -81,35 +76,34 @@ struct Link {
   bool ready = false;    ///< The peer has greeted back.
   bool writing = false;  ///< `output` is on its way.
   std::deque<CallPtr> in_flight;
+  Late late;  ///< Set once nothing is of interest any more but the answer to one call.
 };
 using LinkPtr = std::shared_ptr<Link>;
 
-}  // namespace
+// How long an ended link may take to say what it had said.
+constexpr std::chrono::milliseconds kLastWords{2'000};
 
-class Connection::Core {
+class LoopConnection final : public Connection {
  public:
-  explicit Core(ClientOptions options)
-      : options_(std::move(options)),
-        work_(net::make_work_guard(io_)),
+  LoopConnection(Loop& loop, ClientOptions options, ConnectionEvents events)
+      : loop_(loop),
+        io_(loop.io()),
+        options_(std::move(options)),
+        events_(std::move(events)),
+        closed_(!loop.is_running()),
         deadline_timer_(io_),
         backoff_timer_(io_),
-        backoff_(options_.first_backoff) {
-    try {
-      const SignalsBlocked blocked;
-      thread_ = std::thread([this] { io_.run(); });
-    } catch (const std::system_error&) {
-      closed_ = true;  // Without a thread nothing can be sent, as after close().
-    }
-  }
+        backoff_(options_.first_backoff) {}
 
-  ~Core() { assert(!thread_.joinable() && "closed before it is destroyed"); }
-
-  bool send(Request request);
-  bool post(std::function<void()> task);
-  void close();
-  bool is_own_thread() const { return std::this_thread::get_id() == thread_.get_id(); }
+  bool send(Request request) override;
+  void give_up_all() override;
+  void shut() override;
 
  private:
+  std::shared_ptr<LoopConnection> self() {
+    return std::static_pointer_cast<LoopConnection>(shared_from_this());
+  }
+
   void admit();
   void finish(const CallPtr& call, Result<resp::Value> outcome);
   void give_up(const CallPtr& call, const std::string& why);
@@ -128,19 +122,22 @@ class Connection::Core {
   void write(const LinkPtr& link);
   void pump();
   void on_loss(LinkPtr link, const std::string& why);
+  void hear_out(const LinkPtr& link, Late late);
+  void on_last_words(const LinkPtr& link, error_code error, std::size_t size);
   void drop_link();
 
+  Loop& loop_;
+  net::io_context& io_;
   const ClientOptions options_;
-  net::io_context io_{1};
 
   std::mutex inbox_mutex_;
   std::vector<CallPtr> inbox_;     // guarded by inbox_mutex_
+  ConnectionEvents events_;        // of the loop's thread
   bool closed_ = false;            // guarded by inbox_mutex_
   std::size_t pending_calls_ = 0;  // guarded by inbox_mutex_
   std::size_t pending_bytes_ = 0;  // guarded by inbox_mutex_
 
-  // All below belong to thread_.
-  net::executor_work_guard<net::io_context::executor_type> work_;
+  // All below belong to the loop's thread.
   std::deque<CallPtr> waiting_;
   std::set<std::pair<SteadyTime, CallPtr>> deadlines_;
   net::steady_timer deadline_timer_;
@@ -151,13 +148,11 @@ class Connection::Core {
   SteadyTime not_before_{};
   std::chrono::milliseconds backoff_;
   std::minstd_rand random_{std::random_device{}()};
-
-  std::thread thread_;
 };
 
 // ---- Calls ------------------------------------------------------------------------------------
 
-bool Connection::Core::send(Request request) {
+bool LoopConnection::send(Request request) {
   auto call = std::make_shared<Call>();
   call->timeout =
       std::min(request.call.timeout.count() > 0 ? request.call.timeout : options_.call_timeout,
@@ -179,18 +174,11 @@ bool Connection::Core::send(Request request) {
     inbox_.push_back(std::move(call));
     if (inbox_.size() > 1) return true;  // admit() is on its way
   }
-  net::post(io_, [this] { admit(); });
+  loop_.post([self = self()] { self->admit(); });
   return true;
 }
 
-bool Connection::Core::post(std::function<void()> task) {
-  const std::lock_guard lock(inbox_mutex_);
-  if (closed_) return false;
-  net::post(io_, std::move(task));
-  return true;
-}
-
-void Connection::Core::admit() {
+void LoopConnection::admit() {
   std::vector<CallPtr> arrived;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -205,9 +193,9 @@ void Connection::Core::admit() {
     deadlines_.emplace(call->deadline, call);
     if (!call->request.call.cancel.stop_possible()) continue;
 
-    std::function<void()> cancel = [this, weak = std::weak_ptr(call)] {
-      net::post(io_, [this, weak] {
-        if (const auto cancelled = weak.lock()) give_up(cancelled, "it was cancelled");
+    std::function<void()> cancel = [self = self(), weak = std::weak_ptr(call)] {
+      self->loop_.post([self, weak] {
+        if (const auto cancelled = weak.lock()) self->give_up(cancelled, "it was cancelled");
       });
     };
     if (call->request.call.cancel.stop_requested()) {
@@ -221,7 +209,7 @@ void Connection::Core::admit() {
 }
 
 /// Ends `call`. Whoever calls this must expect that the link is gone afterwards.
-void Connection::Core::finish(const CallPtr& call, Result<resp::Value> outcome) {
+void LoopConnection::finish(const CallPtr& call, Result<resp::Value> outcome) {
   if (call->finished) return;
   call->finished = true;
   call->on_cancel.reset();
@@ -232,7 +220,8 @@ void Connection::Core::finish(const CallPtr& call, Result<resp::Value> outcome) 
     pending_bytes_ -= call->request.bytes.size();
   }
   // Moved: what the callback holds on to must not live as long as a queue's memory of the call.
-  const auto done = std::move(call->request.done);
+  const auto done = std::exchange(call->request.done, {});
+  if (outcome) call->request.late = {};
   call->request.bytes = {};
   if (!done(std::move(outcome)) && link_) {
     on_loss(link_, "the reply to another command was not understood");
@@ -240,29 +229,40 @@ void Connection::Core::finish(const CallPtr& call, Result<resp::Value> outcome) 
 }
 
 /// Nobody waits for `call` any more.
-void Connection::Core::give_up(const CallPtr& call, const std::string& why) {
+void LoopConnection::give_up(const CallPtr& call, const std::string& why) {
   if (call->finished) return;
   if (!call->sent) return finish(call, Error(Errc::unreachable, "not sent: " + why));
 
   // Its reply may still come, and would be taken for the next command's.
   const auto code = call->request.changes ? Errc::in_doubt : Errc::unreachable;
+  auto late = std::exchange(call->request.late, {});
+  // With others before it on the link nobody could tell whose the last words are.
+  if (late && link_ && link_->in_flight.size() == 1 && link_->in_flight.front() == call) {
+    const auto link = std::exchange(link_, nullptr);
+    link->in_flight.clear();
+    hear_out(link, std::move(late));
+    finish(call, Error(code, "no answer: " + why));
+    if (events_.on_lost) events_.on_lost();
+    return pump();
+  }
   finish(call, Error(code, "no answer: " + why));
+  if (late) late(std::nullopt, false);
   if (link_) on_loss(link_, "another command on the connection was given up");
 }
 
-void Connection::Core::arm_deadline() {
+void LoopConnection::arm_deadline() {
   if (deadlines_.empty()) return;
   const auto earliest = deadlines_.begin()->first;
   // An alarm that comes too early is cheaper than setting it anew for each call.
   if (armed_ && *armed_ <= earliest) return;
   armed_ = earliest;
   deadline_timer_.expires_at(earliest);
-  deadline_timer_.async_wait([this](error_code error) {
+  deadline_timer_.async_wait([this, self = self()](error_code error) {
     if (!error) on_deadline();
   });
 }
 
-void Connection::Core::on_deadline() {
+void LoopConnection::on_deadline() {
   armed_.reset();
   const auto now = std::chrono::steady_clock::now();
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
@@ -275,12 +275,12 @@ void Connection::Core::on_deadline() {
 
 // ---- The link ---------------------------------------------------------------------------------
 
-void Connection::Core::connect() {
+void LoopConnection::connect() {
   if (link_ || backing_off_) return;
   if (std::chrono::steady_clock::now() < not_before_) {
     backing_off_ = true;
     backoff_timer_.expires_at(not_before_);
-    backoff_timer_.async_wait([this](error_code) {
+    backoff_timer_.async_wait([this, self = self()](error_code) {
       backing_off_ = false;
       pump();
     });
@@ -289,7 +289,7 @@ void Connection::Core::connect() {
 
   const auto link = link_ = std::make_shared<Link>(io_, options_.max_reply_bytes);
   link->timer.expires_after(std::min(options_.connect_timeout, kLongestTimeout));
-  link->timer.async_wait([this, link](error_code error) {
+  link->timer.async_wait([this, self = self(), link](error_code error) {
     if (error || link != link_ || link->ready) return;
     on_connect_failure(link,
                        Error(Errc::unreachable,
@@ -304,7 +304,7 @@ void Connection::Core::connect() {
   connect_to(link, {Endpoint(net::local::stream_protocol::endpoint(options_.unix_path))});
 }
 
-void Connection::Core::resolve(const LinkPtr& link) {
+void LoopConnection::resolve(const LinkPtr& link) {
   // A literal address needs no look-up, which would block its thread for as long as it takes.
   error_code not_literal;
   const auto address = net::ip::make_address(options_.host, not_literal);
@@ -313,7 +313,8 @@ void Connection::Core::resolve(const LinkPtr& link) {
   }
   link->resolver.async_resolve(
       options_.host, std::to_string(options_.port),
-      [this, link](error_code error, const net::ip::tcp::resolver::results_type& found) {
+      [this, self = self(), link](error_code error,
+                                  const net::ip::tcp::resolver::results_type& found) {
         if (link != link_) return;
         if (error) {
           return on_connect_failure(
@@ -325,15 +326,17 @@ void Connection::Core::resolve(const LinkPtr& link) {
       });
 }
 
-void Connection::Core::connect_to(const LinkPtr& link, std::vector<Endpoint> endpoints) {
-  net::async_connect(link->socket, endpoints, [this, link](error_code error, const Endpoint&) {
-    if (link != link_) return;
-    if (error) return on_connect_failure(link, Error(Errc::unreachable, error.message()));
-    greet(link);
-  });
+void LoopConnection::connect_to(const LinkPtr& link, std::vector<Endpoint> endpoints) {
+  net::async_connect(link->socket, endpoints,
+                     [this, self = self(), link](error_code error, const Endpoint&) {
+                       if (link != link_) return;
+                       if (error)
+                         return on_connect_failure(link, Error(Errc::unreachable, error.message()));
+                       greet(link);
+                     });
 }
 
-void Connection::Core::greet(const LinkPtr& link) {
+void LoopConnection::greet(const LinkPtr& link) {
   if (options_.unix_path.empty()) {
     error_code ignored;  // Only speed depends on these.
     link->socket.set_option(net::ip::tcp::no_delay(true), ignored);
@@ -347,7 +350,7 @@ void Connection::Core::greet(const LinkPtr& link) {
   read(link);
 }
 
-void Connection::Core::on_greeting(const LinkPtr& link, resp::Value& reply) {
+void LoopConnection::on_greeting(const LinkPtr& link, resp::Value& reply) {
   if (reply.is_error()) {
     auto error = parse_error_line(reply.text);
     if (error.code() == Errc::denied) return on_connect_failure(link, error);
@@ -366,7 +369,7 @@ void Connection::Core::on_greeting(const LinkPtr& link, resp::Value& reply) {
 }
 
 /// The link never became of use: nothing was sent over it.
-void Connection::Core::on_connect_failure(LinkPtr link, const Error& error) {
+void LoopConnection::on_connect_failure(LinkPtr link, const Error& error) {
   if (link != link_) return;
   drop_link();
   std::uniform_int_distribution<std::chrono::milliseconds::rep> jitter(backoff_.count() / 2,
@@ -379,16 +382,17 @@ void Connection::Core::on_connect_failure(LinkPtr link, const Error& error) {
   for (const auto& call : refused) finish(call, error);
 }
 
-void Connection::Core::read(const LinkPtr& link) {
+void LoopConnection::read(const LinkPtr& link) {
   link->socket.async_read_some(net::buffer(link->input),
-                               [this, link](error_code error, std::size_t size) {
+                               [this, self = self(), link](error_code error, std::size_t size) {
+                                 if (link->late) return on_last_words(link, error, size);
                                  if (link != link_) return;
                                  if (error) return on_loss(link, error.message());
                                  on_bytes(link, size);
                                });
 }
 
-void Connection::Core::on_bytes(const LinkPtr& link, std::size_t size) {
+void LoopConnection::on_bytes(const LinkPtr& link, std::size_t size) {
   link->parser.feed(std::string_view(link->input.data(), size));
   // Each step may end the link.
   while (link == link_) {
@@ -398,7 +402,10 @@ void Connection::Core::on_bytes(const LinkPtr& link, std::size_t size) {
       return on_loss(link, link->parser.error());
     }
     auto reply = std::move(link->parser.reply());
-    if (reply.kind == resp::Value::Kind::push) continue;  // Nothing here subscribes to any.
+    if (reply.kind == resp::Value::Kind::push) {
+      if (events_.on_push) events_.on_push(std::move(reply));
+      continue;
+    }
     if (!link->ready) {
       on_greeting(link, reply);
       continue;
@@ -412,10 +419,10 @@ void Connection::Core::on_bytes(const LinkPtr& link, std::size_t size) {
   }
 }
 
-void Connection::Core::write(const LinkPtr& link) {
+void LoopConnection::write(const LinkPtr& link) {
   link->writing = true;
   net::async_write(link->socket, net::buffer(link->output),
-                   [this, link](error_code error, std::size_t) {
+                   [this, self = self(), link](error_code error, std::size_t) {
                      if (link != link_) return;
                      if (error) return on_loss(link, error.message());
                      link->writing = false;
@@ -425,7 +432,7 @@ void Connection::Core::write(const LinkPtr& link) {
 }
 
 /// Sends what waits, if it can be sent now.
-void Connection::Core::pump() {
+void LoopConnection::pump() {
   while (!waiting_.empty() && waiting_.front()->finished) waiting_.pop_front();
   if (waiting_.empty()) return;
   if (!link_) return connect();
@@ -444,20 +451,55 @@ void Connection::Core::pump() {
 }
 
 /// The link broke. What was sent over it and has no answer stays without one.
-void Connection::Core::on_loss(LinkPtr link, const std::string& why) {
+void LoopConnection::on_loss(LinkPtr link, const std::string& why) {
   if (link != link_) return;
   if (!link->ready) return on_connect_failure(link, Error(Errc::unreachable, why));
   drop_link();
   std::deque<CallPtr> lost;
   lost.swap(link->in_flight);
   for (const auto& call : lost) {
+    if (call->finished) continue;
+    const auto late = std::exchange(call->request.late, {});
     const auto code = call->request.changes ? Errc::in_doubt : Errc::unreachable;
     finish(call, Error(code, "no answer: " + why));
+    if (late) late(std::nullopt, false);
   }
+  if (events_.on_lost) events_.on_lost();
   pump();
 }
 
-void Connection::Core::drop_link() {
+/// Reads from a link that was given up what the peer had sent before it learned of that. The link
+/// belongs to nobody any more: what happens to it does not touch this connection.
+void LoopConnection::hear_out(const LinkPtr& link, Late late) {
+  error_code ignored;
+  link->socket.shutdown(Socket::shutdown_send, ignored);
+  link->late = std::move(late);  // the read that is always under way takes over from here
+  link->timer.expires_after(kLastWords);
+  link->timer.async_wait([link](error_code error) {
+    error_code ignored_too;
+    if (!error) link->socket.close(ignored_too);
+  });
+}
+
+void LoopConnection::on_last_words(const LinkPtr& link, error_code error, std::size_t size) {
+  const auto end = [&](std::optional<resp::Value> reply, bool certain) {
+    error_code ignored;
+    link->socket.close(ignored);
+    link->timer.cancel();
+    std::exchange(link->late, {})(std::move(reply), certain);
+  };
+  if (error) return end(std::nullopt, error == net::error::eof);
+  link->parser.feed(std::string_view(link->input.data(), size));
+  for (;;) {
+    const auto status = link->parser.next();
+    if (status == resp::ReplyParser::Status::need_more) return read(link);
+    if (status == resp::ReplyParser::Status::protocol_error) return end(std::nullopt, false);
+    auto& reply = link->parser.reply();
+    if (reply.kind != resp::Value::Kind::push) return end(std::move(reply), true);
+  }
+}
+
+void LoopConnection::drop_link() {
   const auto link = std::exchange(link_, nullptr);
   error_code ignored;
   link->socket.close(ignored);
@@ -465,48 +507,39 @@ void Connection::Core::drop_link() {
   link->timer.cancel();
 }
 
-void Connection::Core::close() {
+void LoopConnection::give_up_all() {
+  admit();
+  std::vector<CallPtr> all(waiting_.begin(), waiting_.end());
+  if (link_) all.insert(all.end(), link_->in_flight.begin(), link_->in_flight.end());
+  for (const auto& call : all) give_up(call, "the client was closed");
+}
+
+void LoopConnection::shut() {
   {
     const std::lock_guard lock(inbox_mutex_);
     if (closed_) return;
     closed_ = true;
   }
-  assert(!is_own_thread() && "a client is not closed from its own callback");
-  net::post(io_, [this] {
-    admit();
-    std::deque<CallPtr> unsent;
-    unsent.swap(waiting_);
-    for (const auto& call : unsent) give_up(call, "the client was closed");
-    if (link_) {
-      if (link_->ready) {
-        on_loss(link_, "the client was closed");
-      } else {
-        drop_link();
-      }
-    }
-    io_.stop();
-  });
-  thread_.join();
+  events_ = {};
+  admit();
+  std::deque<CallPtr> unsent;
+  unsent.swap(waiting_);
+  for (const auto& call : unsent) give_up(call, "the client was closed");
+  if (link_ && link_->ready) {
+    for (const auto& call : link_->in_flight) call->request.late = {};
+    on_loss(link_, "the client was closed");
+  } else if (link_) {
+    drop_link();
+  }
+  deadline_timer_.cancel();
+  backoff_timer_.cancel();
 }
 
-// ---- The outside ------------------------------------------------------------------------------
+}  // namespace
 
-Connection::Connection(ClientOptions options) : core_(std::make_unique<Core>(std::move(options))) {}
-Connection::~Connection() {
-  close();
-}
-
-bool Connection::send(Request request) {
-  return core_->send(std::move(request));
-}
-bool Connection::post(std::function<void()> task) {
-  return core_->post(std::move(task));
-}
-bool Connection::is_own_thread() const {
-  return core_->is_own_thread();
-}
-void Connection::close() {
-  core_->close();
+std::shared_ptr<Connection> Connection::create(Loop& loop, const ClientOptions& options,
+                                               ConnectionEvents events) {
+  return std::make_shared<LoopConnection>(loop, options, std::move(events));
 }
 
 }  // namespace fencekv

@@ -1,30 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fencekv/lease_guard.h"
 
+#include "client/acquisition.h"
 #include "client/boot_clock.h"
-#include "client/command_codec.h"
-#include "client/connection.h"
-#include "client/renewal.h"
-#include "client/signals_blocked.h"
+#include "client/lease_guard_state.h"
 
-#include <algorithm>
 #include <array>
-#include <condition_variable>
+#include <cassert>
 #include <future>
 #include <mutex>
 #include <sys/random.h>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 namespace fencekv {
 namespace {
 
 using namespace std::chrono_literals;
-
-// The longest sleep between two looks at the clock. std::condition_variable stops counting while
-// the machine is suspended; CLOCK_BOOTTIME does not.
-constexpr std::chrono::nanoseconds kLongestSleep = 200ms;
 
 /// A random UUID (version 4): new for every acquisition, so that no late copy of an older request
 /// speaks for this one.
@@ -46,155 +37,55 @@ Result<std::string> new_uuid() {
   return text;
 }
 
-std::chrono::milliseconds whole_milliseconds(std::chrono::nanoseconds time) {
-  return std::max(1ms, std::chrono::duration_cast<std::chrono::milliseconds>(time));
-}
-
 }  // namespace
 
-struct LeaseGuard::State {
-  State(Client& client, std::string lease, std::string holder, Token granted, LeaseOptions given,
-        Renewal first)
-      : connection(client.connection_),
-        name(std::move(lease)),
-        owner(std::move(holder)),
-        token(granted),
-        options(std::move(given)),
-        renewal(first) {}
+// ---- Acquiring --------------------------------------------------------------------------------
 
-  static void keep(const std::shared_ptr<State>& self);
-  static bool send_renewal(const std::shared_ptr<State>& self, Renewal::Time until);
-  Result<void> release();
-  bool is_held() const { return !ending && renewal.held(since_boot()); }
-
-  const std::shared_ptr<Connection> connection;
-  const std::string name;
-  const std::string owner;
-  const Token token;
-  const LeaseOptions options;
-
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  Renewal renewal;      // guarded by mutex
-  bool ending = false;  // guarded by mutex; a release was begun: nothing is renewed any more
-  std::optional<Result<void>> settled;  // guarded by mutex; the server said that the grant is over
-
-  std::stop_source stop;
-  std::thread keeper;  // of the guard alone
-};
-
-/// The guard's thread: renews, and says when the lease is lost.
-void LeaseGuard::State::keep(const std::shared_ptr<State>& self) {
-  std::unique_lock lock(self->mutex);
-  while (!self->ending) {
-    const auto now = since_boot();
-    const auto step = self->renewal.next(now);
-    if (step.kind == Renewal::Step::Kind::lost) break;
-    if (step.kind == Renewal::Step::Kind::wait) {
-      self->changed.wait_for(lock, std::min(step.until - now, kLongestSleep));
-      continue;
-    }
-    // Sent under the lock: once a release has begun no renewal can follow it.
-    if (!send_renewal(self, step.until)) {
-      self->renewal.failed(now, Error(Errc::unreachable, "the client was closed"));
-    }
+void LeaseGuard::acquire_async(Client& client, std::string_view name,
+                               std::chrono::milliseconds wait, LeaseOptions options, Done done,
+                               CallOptions call) {
+  auto& core = *client.core_;
+  auto owner = new_uuid();
+  if (!core.loop().is_running()) {
+    return done(Error(Errc::unreachable, "not sent: no thread could be started"));
   }
-  if (self->ending) return;
-
-  const auto reason = *self->renewal.loss();
-  lock.unlock();
-  self->stop.request_stop();
-  if (self->options.on_lost) self->options.on_lost({self->name, self->token, reason});
+  // By the client's thread, as every other answer: the caller may hold a lock that `done` takes.
+  core.loop().post([&core, name = std::string(name), owner = std::move(owner), wait,
+                    options = std::move(options), done = std::move(done),
+                    call = std::move(call)]() mutable {
+    if (!owner) return done(owner.error());
+    std::make_shared<Acquisition>(core, Acquisition::Wish{.name = std::move(name),
+                                                          .owner = *std::move(owner),
+                                                          .options = std::move(options),
+                                                          .wait = wait,
+                                                          .call = std::move(call),
+                                                          .done = std::move(done)})
+        ->start();
+  });
 }
 
-bool LeaseGuard::State::send_renewal(const std::shared_ptr<State>& self, Renewal::Time until) {
-  auto done = [self](Result<resp::Value> reply) {
-    auto remaining = reply ? decode<Renew>(*std::move(reply))
-                           : Result<std::chrono::milliseconds>(std::move(reply).error());
-    const bool understood = remaining || remaining.error().code() != Errc::protocol;
-    {
-      const std::lock_guard lock(self->mutex);
-      if (remaining) {
-        self->renewal.acknowledged(since_boot(), *remaining);
-      } else {
-        if (remaining.error().code() == Errc::lease_lost) self->settled = remaining.error();
-        self->renewal.failed(since_boot(), remaining.error());
-      }
-    }
-    self->changed.notify_all();
-    return understood;
-  };
-  const auto bytes = encode(Renew{self->name, self->owner, self->token, self->options.ttl});
-  return self->connection->send({.bytes = *bytes,
-                                 .changes = true,
-                                 .call = {.timeout = whole_milliseconds(until - since_boot())},
-                                 .done = std::move(done)});
-}
-
-Result<void> LeaseGuard::State::release() {
-  {
-    const std::lock_guard lock(mutex);
-    ending = true;
-    if (settled) return *settled;
+Result<std::optional<LeaseGuard>> LeaseGuard::acquire(Client& client, std::string_view name,
+                                                      std::chrono::milliseconds wait,
+                                                      LeaseOptions options, CallOptions call) {
+  using Outcome = Result<std::optional<LeaseGuard>>;
+  if (client.core_->is_own_thread()) {
+    return Error(Errc::invalid, "a blocking call from a callback would wait for itself");
   }
-  changed.notify_all();
-  stop.request_stop();
-  if (connection->is_own_thread()) {
-    return Error(Errc::invalid, "a release from a callback would wait for itself");
-  }
-
-  const auto promise = std::make_shared<std::promise<Result<void>>>();
+  // Shared, as a std::function must be copyable.
+  const auto promise = std::make_shared<std::promise<Outcome>>();
   auto outcome = promise->get_future();
-  auto done = [promise](Result<resp::Value> reply) {
-    auto released = reply ? decode<Release>(*std::move(reply))
-                          : Result<std::monostate>(std::move(reply).error());
-    const bool understood = released || released.error().code() != Errc::protocol;
-    promise->set_value(released ? Result<void>() : Result<void>(std::move(released).error()));
-    return understood;
-  };
-  const auto bytes = encode(Release{name, owner, token});
-  const bool sent = connection->send({.bytes = *bytes,
-                                      .changes = true,
-                                      .call = {.timeout = options.release_timeout},
-                                      .done = std::move(done)});
-  if (!sent) return Error(Errc::unreachable, "not sent: the client was closed");
-
-  auto result = outcome.get();
-  if (result || result.error().code() == Errc::lease_lost) {
-    const std::lock_guard lock(mutex);
-    settled = result;
-  }
-  return result;
+  acquire_async(
+      client, name, wait, std::move(options),
+      [promise](Outcome acquired) { promise->set_value(std::move(acquired)); }, std::move(call));
+  return outcome.get();
 }
 
 Result<std::optional<LeaseGuard>> LeaseGuard::try_acquire(Client& client, std::string_view name,
                                                           LeaseOptions options, CallOptions call) {
-  auto owner = new_uuid();
-  if (!owner) return std::move(owner).error();
-
-  const auto sent = since_boot();
-  auto grant = client.acquire(name, *owner, options.ttl, std::move(call));
-  if (!grant) return std::move(grant).error();
-  if (!*grant) return std::optional<LeaseGuard>{};
-
-  const Renewal renewal(sent, options.ttl, (*grant)->remaining);
-  auto state = std::make_shared<State>(client, std::string(name), *std::move(owner),
-                                       (*grant)->token, std::move(options), renewal);
-  if (!renewal.held(since_boot())) {
-    // Not handed out, and not left behind for others to wait for. If this fails it ends by its
-    // time.
-    static_cast<void>(state->release());
-    return Error(Errc::expired, "the grant arrived after its time was over");
-  }
-  try {
-    const SignalsBlocked blocked;
-    state->keeper = std::thread(State::keep, state);
-  } catch (const std::system_error&) {
-    static_cast<void>(state->release());
-    return Error(Errc::overloaded, "no thread could be started; the grant was given back");
-  }
-  return std::optional<LeaseGuard>(LeaseGuard(std::move(state)));
+  return acquire(client, name, 0ms, std::move(options), std::move(call));
 }
+
+// ---- Holding ----------------------------------------------------------------------------------
 
 LeaseGuard::LeaseGuard(std::shared_ptr<State> state) : state_(std::move(state)) {}
 LeaseGuard::LeaseGuard(LeaseGuard&& other) noexcept = default;
@@ -210,57 +101,100 @@ LeaseGuard::~LeaseGuard() {
   end();
 }
 
+const std::string& LeaseGuard::name() const {
+  return state_->hold->grant.name;
+}
+Token LeaseGuard::token() const {
+  return state_->hold->grant.token;
+}
+
+bool LeaseGuard::valid() const {
+  return remaining_time().count() > 0;
+}
+
+std::chrono::milliseconds LeaseGuard::remaining() const {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(remaining_time());
+}
+
+std::chrono::nanoseconds LeaseGuard::remaining_time() const {
+  const auto& hold = *state_->hold;
+  const std::lock_guard lock(hold.mutex);
+  const auto now = since_boot();
+  return hold.is_held(now) ? hold.deadline - now : 0ns;
+}
+
+std::stop_token LeaseGuard::stop_token() const {
+  return state_->hold->stop.get_token();
+}
+
+std::optional<LossReason> LeaseGuard::loss() const {
+  const std::lock_guard lock(state_->hold->mutex);
+  return state_->hold->loss;
+}
+
+// ---- Releasing --------------------------------------------------------------------------------
+
+Result<void> LeaseGuard::release() {
+  const auto& [core, hold] = *state_;
+  if (core->is_own_thread()) {
+    return Error(Errc::invalid, "a release from a callback would wait for itself");
+  }
+  {
+    const std::lock_guard lock(hold->mutex);
+    hold->ending = true;
+    if (hold->settled) return *hold->settled;
+  }
+  hold->stop.request_stop();
+
+  const auto promise = std::make_shared<std::promise<Result<void>>>();
+  auto outcome = promise->get_future();
+  // By the client's thread, so that it comes after every renewal and none comes after it.
+  core->loop().post([core = core.get(), hold = hold, promise] {
+    core->keeper().release(
+        hold, [promise](const Result<void>& released) { promise->set_value(released); });
+  });
+  return outcome.get();
+}
+
+/// What the destructor does. Nobody is left to hear of a failure; the lease then ends by its time.
 void LeaseGuard::end() noexcept {
   if (!state_) return;
   const auto state = std::move(state_);
   state_.reset();
-  try {
-    // Nobody is left to hear of a failure; the lease then ends by its time.
-    static_cast<void>(state->release());
-  } catch (const std::bad_alloc&) {
-    // The keeper must still be stopped.
-    const std::lock_guard lock(state->mutex);
-    state->ending = true;
-    state->changed.notify_all();
+  const auto& core = state->core;
+  const auto& hold = state->hold;
+  const bool may_wait = !core->is_own_thread();
+  bool release = false;
+  {
+    const std::lock_guard lock(hold->mutex);
+    release = !hold->settled;
+    hold->ending = true;
   }
-  // From on_lost this is the keeper itself; it owns all it needs, and ends after on_lost.
-  if (state->keeper.get_id() == std::this_thread::get_id()) {
-    state->keeper.detach();
-  } else if (state->keeper.joinable()) {
-    state->keeper.join();
+  std::function<void(const LeaseLoss&)> unused;
+  {
+    auto& listener = *hold->listener;
+    std::unique_lock lock(listener.mutex);
+    unused.swap(listener.on_lost);  // from now on it is not told of its loss any more
+    if (may_wait && !core->callbacks().is_own_thread()) {
+      listener.told.wait(lock, [&] { return !listener.telling; });
+    }
   }
-}
+  hold->stop.request_stop();
 
-const std::string& LeaseGuard::name() const {
-  return state_->name;
-}
-Token LeaseGuard::token() const {
-  return state_->token;
-}
-
-bool LeaseGuard::valid() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->is_held();
-}
-
-std::chrono::milliseconds LeaseGuard::remaining() const {
-  const std::lock_guard lock(state_->mutex);
-  const auto now = since_boot();
-  if (state_->ending || !state_->renewal.held(now)) return 0ms;
-  return std::chrono::duration_cast<std::chrono::milliseconds>(state_->renewal.deadline() - now);
-}
-
-std::stop_token LeaseGuard::stop_token() const {
-  return state_->stop.get_token();
-}
-
-std::optional<LossReason> LeaseGuard::loss() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->renewal.loss();
-}
-
-Result<void> LeaseGuard::release() {
-  return state_->release();
+  const auto released = std::make_shared<std::promise<void>>();
+  auto is_released = released->get_future();
+  core->loop().post([core = core.get(), hold, release, released] {
+    const auto ended = [core, hold, released] {
+      if (hold->bound) core->own().end(hold->bound->connection);
+      released->set_value();
+    };
+    if (!release) {
+      core->keeper().drop(*hold);
+      return ended();
+    }
+    core->keeper().release(hold, [ended](const Result<void>&) { ended(); });
+  });
+  if (may_wait) is_released.wait();
 }
 
 }  // namespace fencekv

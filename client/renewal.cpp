@@ -40,14 +40,33 @@ Renewal::Renewal(Time sent, std::chrono::milliseconds ttl, std::chrono::millisec
     : ttl_(ttl), deadline_(sent + std::min(ttl, remaining)), due_(sent + Time(ttl) / 3) {}
 
 Renewal::Step Renewal::next(Time now) {
-  pass(now);
-  if (loss_) return {Step::Kind::lost, now};
+  if (loss_at(now)) return {Step::Kind::lost, now};
   if (asked_) return {Step::Kind::wait, deadline_};
   if (now < due_) return {Step::Kind::wait, std::min(due_, deadline_)};
+  return ask(now);
+}
 
+Renewal::Step Renewal::ask(Time now) {
+  if (loss_at(now)) return {Step::Kind::lost, now};
+  if (asked_) return {Step::Kind::wait, deadline_};
   asked_ = now;
   // A request that hangs must leave time for another one over another connection.
   return {Step::Kind::renew, std::min(now + Time(ttl_) / 3, deadline_)};
+}
+
+std::optional<LossReason> Renewal::loss_at(Time now) {
+  pass(now);
+  return loss_;
+}
+
+Renewal::Time Renewal::wakes() const {
+  if (loss_) return Time::min();
+  return asked_ ? deadline_ : std::min(due_, deadline_);
+}
+
+std::optional<Renewal::Time> Renewal::due() const {
+  if (loss_ || asked_) return std::nullopt;
+  return due_;
 }
 
 void Renewal::acknowledged(Time now, std::chrono::milliseconds remaining) {

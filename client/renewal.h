@@ -32,11 +32,22 @@ class Renewal {
 
   /// What to do at `now`. `renew` means: send one now, and report its end by one of the next two.
   Step next(Time now);
+  /// The same, but the renewal is sent although it is not due yet.
+  Step ask(Time now);
   /// The renewal was acknowledged. It counts from when it was sent.
   void acknowledged(Time now, std::chrono::milliseconds remaining);
   /// The renewal failed. LEASELOST is the server's word; after all else the lease may well be held,
   /// and it is tried again.
   void failed(Time now, const Error& error);
+
+  /// Whether and why the lease is lost at `now`.
+  std::optional<LossReason> loss_at(Time now);
+
+  /// When next() has something new to say, if nothing is reported before.
+  Time wakes() const;
+  /// When it is to be renewed; nullopt: a renewal is under way, or it is lost.
+  std::optional<Time> due() const;
+  std::chrono::milliseconds ttl() const { return ttl_; }
 
   Time deadline() const { return deadline_; }
   bool held(Time now) const { return !loss_ && now < deadline_; }

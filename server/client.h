@@ -49,6 +49,7 @@ class Client {
   bool authenticated = false;
   ReplyMode reply_mode = ReplyMode::on;
   bool close_after_reply = false;
+  bool watching = false;  ///< It has asked to be told of changes of leases.
 
   /// How listings and the log of refusals name this connection: `peer`, or `name@peer`.
   const ClientName& shown() const { return shown_; }

@@ -4,6 +4,8 @@
 #pragma once
 
 #include "fencekv/store.h"
+#include "server/backups.h"
+#include "server/buffer_budget.h"
 #include "server/client.h"
 #include "server/commands/cursor_table.h"
 #include "server/options.h"
@@ -39,14 +41,19 @@ struct Context {
         password(the_password),
         log(the_log),
         stop(std::move(the_stop)),
-        clients(the_options.max_connections) {}
+        backups(the_store, the_options.backup_root, the_log),
+        clients(the_options.max_connections),
+        buffers(the_options.max_buffer_bytes) {}
 
   Store& store;
   const ServerOptions& options;
   const Password password;
   spdlog::logger& log;
   const std::function<void()> stop;  ///< Asks the server to drain (SHUTDOWN).
+  Backups backups;
   Clients clients;
+  BufferBudget buffers;
+  std::atomic<std::size_t> busy = 0;  ///< Sessions that do anything but wait for a request.
   CursorTable cursors;
   Counters counters;
   const std::string run_id = new_owner() + new_owner().substr(0, 8);  ///< 40 hex digits.

@@ -13,7 +13,10 @@
 
 #include <chrono>
 #include <memory>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string_view>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
@@ -52,8 +55,8 @@ net::awaitable<void> accept_all(Acceptor& acceptor, ChooseLane choose_lane, Cont
   net::steady_timer breath(acceptor.get_executor());
 
   while (acceptor.is_open()) {
-    const Lane lane = choose_lane();
-    auto [error, socket] = co_await acceptor.async_accept(lane.executor, kAsResult);
+    Lane& lane = choose_lane();
+    auto [error, socket] = co_await acceptor.async_accept(lane.executor(), kAsResult);
     if (error == net::error::operation_aborted || error == net::error::bad_descriptor) co_return;
     if (error == net::error::no_descriptors || error == net::error::no_memory ||
         error == net::error::no_buffer_space ||
@@ -84,10 +87,26 @@ net::awaitable<void> accept_all(Acceptor& acceptor, ChooseLane choose_lane, Cont
     boost::system::error_code ignored;
     socket.non_blocking(true, ignored);
     auto session = std::make_unique<Session>(Socket(std::move(socket)), std::move(peer),
-                                             std::move(local), lane.chunk, context);
+                                             std::move(local), lane, context);
     // Detached, and yet owned: context.clients counts it, and the server waits for that count.
-    net::co_spawn(lane.executor, serve_client(std::move(session)), net::detached);
+    net::co_spawn(lane.executor(), serve_client(std::move(session)), net::detached);
   }
+}
+
+/// A peer that lost its power says nothing. Without probes its connection would stay for ever, and
+/// with the kernel's own times for two hours: too long for one that waits or holds a bound lease.
+void keep_alive(Tcp::socket& socket) {
+  constexpr std::chrono::seconds kQuiet{30};
+  constexpr std::chrono::seconds kBetweenProbes{10};
+  constexpr int kProbes = 3;
+  const auto set = [&](int level, int option, auto value) {
+    const int number = static_cast<int>(value);
+    ::setsockopt(socket.native_handle(), level, option, &number, sizeof number);
+  };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kQuiet.count());
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kBetweenProbes.count());
+  set(IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 struct Addresses {
@@ -153,8 +172,7 @@ net::awaitable<void> accept_tcp(Tcp::acceptor& acceptor, ChooseLane choose_lane,
     boost::system::error_code ignored;
     // Replies are written whole; waiting to fill a packet would only delay them.
     socket.set_option(Tcp::no_delay(true), ignored);
-    // A peer that lost its power says nothing; without probes its connection would stay for ever.
-    socket.set_option(Tcp::socket::keep_alive(true), ignored);
+    keep_alive(socket);
     return Addresses{to_string(socket.remote_endpoint(ignored)),
                      to_string(socket.local_endpoint(ignored))};
   };

@@ -19,14 +19,8 @@
 
 namespace fencekv::server {
 
-/// A thread that serves connections, as listeners see it.
-struct Lane {
-  boost::asio::any_io_executor executor;
-  std::string& chunk;  ///< Where its sessions read to.
-};
-
 /// Chooses the lane of the next connection.
-using ChooseLane = std::function<Lane()>;
+using ChooseLane = std::function<Lane&()>;
 
 /// Listens on `address` (numeric or localhost) and `port`.
 /// Errors: invalid, it cannot be listened on.

@@ -5,6 +5,7 @@
 #include "server/options.h"
 #include "server/password.h"
 #include "server/server.h"
+#include "server/storage_watch.h"
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
@@ -13,11 +14,17 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <malloc.h>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
 #include <variant>
 
 namespace fencekv::server {
@@ -84,10 +91,45 @@ std::size_t affordable_connections(std::size_t wanted, spdlog::logger& log) {
   return affordable;
 }
 
+/// Not fmt::print(): it throws when nothing can be written, and whoever cannot be told why the
+/// process ends shall at least be told by its exit code.
+void print(std::FILE* where, const std::string& text) {
+  std::fputs(text.c_str(), where);
+  std::fflush(where);
+}
+
+/// Memory ran out. An exception would unwind the store in the middle of a group, and nobody could
+/// say what is left of it; a process that ends here is one that crashed, and that is what every
+/// file of the store is made for.
+[[noreturn]] void end_without_memory() {
+  constexpr std::string_view kLine =
+      "fencekv-server: out of memory; the process ends as in a crash: what was acknowledged is "
+      "there after a restart\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  ::_exit(static_cast<int>(ExitCode::no_memory));
+}
+
+/// An exception that nobody expected. A thread that cannot be started lacks memory, too; all else
+/// is a fault in this program, for which the system may keep a core.
+[[noreturn]] void end_after_exception() {
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+  } catch (const std::system_error& error) {
+    print(stderr,
+          fmt::format("fencekv-server: {}; the process ends as in a crash\n", error.what()));
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      ::_exit(static_cast<int>(ExitCode::no_memory));
+    }
+  } catch (const std::exception& error) {
+    print(stderr,
+          fmt::format("fencekv-server: {}; the process ends as in a crash\n", error.what()));
+  }
+  std::abort();
+}
+
 /// The only thing on standard output: whoever started the server waits for it.
 void print_ready(const std::string& address) {
-  fmt::print(stdout, "ready {}\n", address);
-  std::fflush(stdout);
+  print(stdout, fmt::format("ready {}\n", address));
 }
 
 int exit_with(ExitCode code) {
@@ -95,15 +137,21 @@ int exit_with(ExitCode code) {
 }
 
 int fail(ExitCode code, std::string_view why) {
-  fmt::print(stderr, "fencekv-server: {}\n", why);
+  print(stderr, fmt::format("fencekv-server: {}\n", why));
   return exit_with(code);
 }
 
 int run(int argc, char** argv) {
+  // By default the allocator learns from every large block that is freed to keep the next one, up
+  // to 32 MiB, and a few small blocks between them hold all of it for good: after a flood of large
+  // replies the process kept ten times what it had in use.
+  ::mallopt(M_MMAP_THRESHOLD, 2 * 1024 * 1024);  // NOLINT(concurrency-mt-unsafe): no thread yet
+  std::set_new_handler(end_without_memory);
+  std::set_terminate(end_after_exception);
   auto parsed = parse_options(argc, argv);
   if (const auto* exit = std::get_if<EarlyExit>(&parsed)) {
     if (exit->code != ExitCode::stopped) return fail(exit->code, exit->text);
-    fmt::print(stdout, "{}", exit->text);
+    print(stdout, exit->text);
     return exit_with(exit->code);
   }
   auto& options = std::get<ServerOptions>(parsed);
@@ -115,7 +163,7 @@ int run(int argc, char** argv) {
     password = *std::move(read);
   }
   if (options.check_config) {
-    fmt::print(stderr, "fencekv-server: the configuration is good\n");
+    print(stderr, "fencekv-server: the configuration is good\n");
     return exit_with(ExitCode::stopped);
   }
 
@@ -123,6 +171,8 @@ int run(int argc, char** argv) {
   ::umask(077);
   // A client that went away is an error of its own session, not a signal to all.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file that may not grow any more (ulimit -f) is an error of the storage as any other.
+  std::signal(SIGXFSZ, SIG_IGN);
 
   spdlog::logger log("fencekv", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   log.set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
@@ -141,7 +191,9 @@ int run(int argc, char** argv) {
     log.error("the store takes no writes and serves reads only: {}", *why);
   }
 
+  StorageWatch watch(**store, options, log, [] { ::_exit(static_cast<int>(ExitCode::stalled)); });
   const auto served = serve(**store, options, password, log, print_ready);
+  watch.closing();
   store->reset();
   if (!served) return fail(ExitCode::cannot_listen, served.error().detail());
   log.info("stopped");

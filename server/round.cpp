@@ -13,7 +13,7 @@ namespace fencekv::server {
 
 namespace net = boost::asio;
 
-Round::Round(net::any_io_executor executor) : executor_(std::move(executor)), wake_(executor_) {
+Round::Round(Lane& lane) : lane_(lane), wake_(lane.executor()) {
   wake_.expires_at(MonotonicTime::max());
 }
 
@@ -23,8 +23,9 @@ void Round::add(StoreCall call, resp::Protocol protocol, bool wanted) {
   calls_.push_back({std::move(call), protocol, wanted, text_.size(), std::nullopt});
 }
 
-void Round::start(Store& store, const ClientName& client) {
-  started_ = true;
+void Round::start(Store& store, const Caller& caller, bool alone) {
+  under_way_ = true;
+  holds_share_ = true;
   all_answered_ = false;
   open_.store(1);
   for (PendingCall& pending : calls_) {
@@ -35,30 +36,53 @@ void Round::start(Store& store, const ClientName& client) {
       answered();
     };
     try {
-      store.enqueue(std::move(pending.call.command), done, client);
+      if (pending.call.work) {
+        pending.call.work(done);
+      } else if (!alone) {
+        lane_.submit({std::move(pending.call.command), done, caller});
+      } else {
+        newest_ticket_ = store.enqueue(std::move(pending.call.command), done, caller);
+      }
     } catch (...) {
       open_.fetch_sub(1);
       throw;
     }
   }
+  give_up_share();
+}
+
+void Round::give_up_share() {
+  if (std::exchange(holds_share_, false) && open_.fetch_sub(1) == 1) all_answered_ = true;
 }
 
 // Called on any thread. After the count has reached zero the session may go on and destroy the
 // round as soon as the message is under way, so nothing of it is touched after that.
 void Round::answered() {
   if (open_.fetch_sub(1) != 1) return;
-  const net::any_io_executor executor = executor_;
-  net::post(executor, [this] {
-    all_answered_ = true;
+  lane_.tell(*this);
+}
+
+void Round::on_answered() {
+  all_answered_ = true;
+  if (answers_.is_suspended()) {
+    answers_.resume();
+  } else {
     wake_.cancel();
-  });
+  }
 }
 
 net::awaitable<void> Round::wait() {
-  if (!std::exchange(started_, false)) co_return;
-  if (open_.fetch_sub(1) == 1) co_return;
+  give_up_share();  // start() has thrown
   // The last answer's message may already have been here, or comes later: both on this thread.
-  while (!all_answered_) co_await wake_.async_wait(net::as_tuple(net::use_awaitable));
+  if (!is_answered()) co_await answers_.suspend();
+  under_way_ = false;
+}
+
+net::awaitable<void> Round::pause(MonotonicTime until) {
+  if (is_answered()) co_return;
+  wake_.expires_at(until);
+  co_await wake_.async_wait(net::as_tuple(net::use_awaitable));
+  wake_.expires_at(MonotonicTime::max());
 }
 
 void Round::finish(std::string& out) {
@@ -81,6 +105,7 @@ void Round::finish(std::string& out) {
     out.append(text_, at);
   }
   text_.clear();
+  if (text_.capacity() > 2 * kReplyBytes) std::string().swap(text_);
   calls_.clear();
   requests_ = 0;
   queued_reads_ = 0;

@@ -5,11 +5,13 @@
 
 #include "server/client.h"
 #include "server/commands/command.h"
+#include "server/lane.h"
+#include "server/resumption.h"
 
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <optional>
@@ -30,17 +32,21 @@ namespace fencekv::server {
 ///
 /// Thread safety: none; used on one thread. Lifetime: a round may only end when no call is under
 /// way: whoever called start() has to finish wait().
-class Round {
+class Round final : private Answered {
  public:
   /// A round holds no more requests than this.
   static constexpr std::size_t kMaxRequests = 1024;
   /// No request is added once the known replies have this many bytes.
   static constexpr std::size_t kReplyBytes = std::size_t{1024} * 1024;
+  /// With more busy connections than this rounds are shorter, down to a 32nd: who sends little
+  /// waits for one round of each of those who send as much as they can.
+  static constexpr std::size_t kFullRounds = 16;
+  static constexpr std::size_t kShortest = 32;
   /// How many keys may be read by way of the store's queue, where the size of the values is only
   /// known afterwards. A single request may exceed it.
   static constexpr std::size_t kQueuedReads = 64;
 
-  explicit Round(boost::asio::any_io_executor executor);
+  explicit Round(Lane& lane);
   Round(const Round&) = delete;
   Round& operator=(const Round&) = delete;
 
@@ -52,16 +58,29 @@ class Round {
 
   void count_request() { ++requests_; }
   std::size_t requests() const { return requests_; }
-  bool is_full() const {
-    return requests_ >= kMaxRequests || text_.size() >= kReplyBytes ||
+  /// Whether it has had enough, with so many connections busy at once.
+  bool is_full(std::size_t busy) const {
+    const std::size_t shorter = std::clamp<std::size_t>(busy / kFullRounds, 1, kShortest);
+    return requests_ >= kMaxRequests / shorter || text_.size() >= kReplyBytes / shorter ||
            queued_reads_ >= kQueuedReads;
   }
   bool has_calls() const { return !calls_.empty(); }
 
-  /// Hands all calls to `store`.
-  void start(Store& store, const ClientName& client);
+  /// Hands all calls to `store`; `alone`: at once, so that cancel() can be called.
+  void start(Store& store, const Caller& caller, bool alone);
+  /// Whether wait() would return at once.
+  bool is_answered() const { return !under_way_ || all_answered_; }
   /// Returns when all calls have been answered.
   boost::asio::awaitable<void> wait();
+
+  /// Returns when all calls have been answered, at wake(), at `until`, or for no reason.
+  boost::asio::awaitable<void> pause(MonotonicTime until);
+  void wake() { wake_.cancel(); }
+  /// Ends the wait of the newest call, if it waits for a lease.
+  void cancel(Store& store) { store.cancel(newest_ticket_); }
+  /// The answer to the newest call, once all are there.
+  Result<Reply>& newest_answer() { return *calls_.back().answer; }
+
   /// Moves all replies to `out`, in order, and is empty again.
   void finish(std::string& out);
 
@@ -75,14 +94,20 @@ class Round {
   };
 
   void answered();
+  void give_up_share();
 
-  boost::asio::any_io_executor executor_;
-  boost::asio::steady_timer wake_;  // never expires; cancelled when the last answer is there
+  void on_answered() override;
+
+  Lane& lane_;
+  Resumption answers_;              // of wait(): the last answer is there
+  boost::asio::steady_timer wake_;  // of pause(): cancelled when there is something to look at
   std::string text_;
   std::vector<PendingCall> calls_;
   std::size_t requests_ = 0;
   std::size_t queued_reads_ = 0;
-  bool started_ = false;
+  Ticket newest_ticket_ = 0;
+  bool under_way_ = false;  // from start() to the end of wait()
+  bool holds_share_ = false;
   bool all_answered_ = false;
   std::atomic<std::size_t> open_ = 0;  // unanswered calls, and one for the session itself
 };

@@ -3,13 +3,12 @@
 #include "server/server.h"
 
 #include "server/context.h"
+#include "server/lane.h"
 #include "server/listener.h"
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -20,6 +19,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -32,14 +32,13 @@ namespace net = boost::asio;
 namespace {
 
 constexpr auto kAsResult = net::as_tuple(net::use_awaitable);
-constexpr std::size_t kChunkBytes = std::size_t{64} * 1024;
 
-/// One event loop with one thread: its sessions need no locks among themselves.
-struct IoThread {
-  net::io_context context{1};
-  net::executor_work_guard<net::io_context::executor_type> work = net::make_work_guard(context);
-  std::string chunk = std::string(kChunkBytes, '\0');
-};
+/// How many commands a lane commits by itself. With `process` so many cost less than to wake
+/// another thread and to share its lock; beyond, two threads are faster. With `sync` it pays only
+/// if nobody else could use the time that the disk takes.
+std::size_t lead_most(const Store& store) {
+  return store.options().durability == Durability::process ? 256 : 2;
+}
 
 /// Everything of a running server. The first thread, which calls run(), also accepts, watches the
 /// deadlines and hears the signals; all members but context_ belong to it.
@@ -49,18 +48,22 @@ class Server {
       : options_(options),
         log_(log),
         context_(store, options, password, log, [this] { post_stop(); }),
-        signals_(first().context, SIGTERM, SIGINT) {
-    for (std::size_t i = 1; i < options.io_threads; ++i) {
-      threads_.push_back(std::make_unique<IoThread>());
-    }
-  }
+        lanes_(make_lanes(store, options.io_threads)),
+        signals_(first().executor(), SIGTERM, SIGINT) {}
 
   Result<void> listen(const std::function<void(const std::string&)>& ready);
   void run();
 
  private:
-  IoThread& first() { return *threads_.front(); }
-  Lane next_lane();
+  static std::vector<std::unique_ptr<Lane>> make_lanes(Store& store, std::size_t count) {
+    std::vector<std::unique_ptr<Lane>> lanes;
+    for (std::size_t i = 0; i < count; ++i) {
+      lanes.push_back(std::make_unique<Lane>(store, lead_most(store)));
+    }
+    return lanes;
+  }
+  Lane& first() { return *lanes_.front(); }
+  Lane& next_lane();
   void post_stop();
   void stop();
   void force();
@@ -69,8 +72,8 @@ class Server {
 
   const ServerOptions& options_;
   spdlog::logger& log_;
-  Context context_;  // before the threads: their sessions refer to it until they are destroyed
-  std::vector<std::unique_ptr<IoThread>> threads_ = make_first();
+  Context context_;  // before the lanes: their sessions refer to it until they are destroyed
+  std::vector<std::unique_ptr<Lane>> lanes_;
   std::size_t newest_lane_ = 0;
   net::signal_set signals_;
   std::optional<net::ip::tcp::acceptor> tcp_;
@@ -78,16 +81,10 @@ class Server {
   std::optional<MonotonicTime> drain_deadline_;  // set: draining
   bool forced_ = false;
   Throttle overdue_;
-
-  static std::vector<std::unique_ptr<IoThread>> make_first() {
-    std::vector<std::unique_ptr<IoThread>> threads;
-    threads.push_back(std::make_unique<IoThread>());
-    return threads;
-  }
 };
 
 Result<void> Server::listen(const std::function<void(const std::string&)>& ready) {
-  const auto executor = first().context.get_executor();
+  const auto executor = first().executor();
   if (options_.port >= 0) {
     auto acceptor = listen_tcp(executor, options_.bind, options_.port);
     if (!acceptor) return acceptor.error();
@@ -100,7 +97,7 @@ Result<void> Server::listen(const std::function<void(const std::string&)>& ready
     unix_ = *std::move(acceptor);
   }
 
-  const auto choose_lane = [this] { return next_lane(); };
+  const auto choose_lane = [this]() -> Lane& { return next_lane(); };
   if (tcp_) {
     net::co_spawn(executor, accept_tcp(*tcp_, choose_lane, context_), net::detached);
     ready(to_string(tcp_->local_endpoint()));
@@ -113,23 +110,30 @@ Result<void> Server::listen(const std::function<void(const std::string&)>& ready
 }
 
 void Server::run() {
-  net::co_spawn(first().context, hear_signals(), net::detached);
-  net::co_spawn(first().context, watch_deadlines(), net::detached);
+  net::co_spawn(first().executor(), hear_signals(), net::detached);
+  net::co_spawn(first().executor(), watch_deadlines(), net::detached);
+  const std::jthread watch([this](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::this_thread::sleep_for(Lane::kLookInterval);
+      for (const auto& lane : lanes_) lane->look();
+    }
+  });
   std::vector<std::jthread> others;
-  for (std::size_t i = 1; i < threads_.size(); ++i) {
-    others.emplace_back([&thread = *threads_[i]] { thread.context.run(); });
+  for (std::size_t i = 1; i < lanes_.size(); ++i) {
+    others.emplace_back([&lane = *lanes_[i]] { lane.run(); });
   }
-  first().context.run();
+  first().run();
+  others.clear();
+  for (const auto& lane : lanes_) lane->join();
 }
 
-Lane Server::next_lane() {
-  newest_lane_ = (newest_lane_ + 1) % threads_.size();
-  IoThread& thread = *threads_[newest_lane_];
-  return {thread.context.get_executor(), thread.chunk};
+Lane& Server::next_lane() {
+  newest_lane_ = (newest_lane_ + 1) % lanes_.size();
+  return *lanes_[newest_lane_];
 }
 
 void Server::post_stop() {
-  net::post(first().context, [this] { stop(); });
+  net::post(first().executor(), [this] { stop(); });
 }
 
 void Server::stop() {
@@ -142,6 +146,7 @@ void Server::stop() {
     unix_->close(ignored);
     ::unlink(options_.unix_path.c_str());
   }
+  context_.backups.cancel();
   context_.clients.drain_all();
 }
 
@@ -169,7 +174,7 @@ net::awaitable<void> Server::watch_deadlines() {
   constexpr std::chrono::milliseconds kTick{250};
   constexpr std::chrono::milliseconds kDrainTick{10};
 
-  net::steady_timer timer(first().context);
+  net::steady_timer timer(first().executor());
   const auto log_overdue = [this](const Client& client, Wait wait) {
     if (const auto held_back = overdue_.pass()) {
       log_.info("client {} is closed: {} ({} more before)", client.peer, to_string(wait),
@@ -187,16 +192,22 @@ net::awaitable<void> Server::watch_deadlines() {
     if (now >= *drain_deadline_) force();
   }
   signals_.cancel();
-  for (const auto& thread : threads_) thread->work.reset();
+  for (const auto& lane : lanes_) lane->release();
 }
 
 }  // namespace
 
 Result<void> serve(Store& store, const ServerOptions& options, const Password& password,
                    spdlog::logger& log, const std::function<void(const std::string&)>& ready) {
-  Server server(store, options, password, log);
-  if (auto listening = server.listen(ready); !listening) return listening;
-  server.run();
+  std::optional<Server> server;
+  try {
+    server.emplace(store, options, password, log);
+  } catch (const boost::system::system_error& error) {
+    // Each event loop takes a few descriptors.
+    return Error(Errc::invalid, std::string("cannot make an event loop: ") + error.what());
+  }
+  if (auto listening = server->listen(ready); !listening) return listening;
+  server->run();
   return {};
 }
 

@@ -17,12 +17,17 @@ build=(g++ cmake ninja-build pkg-config ccache git ca-certificates
 # The interpreter that python3-redis belongs to is /usr/bin/python3, whatever else is on PATH.
 demo=(redis-server redis-tools python3 python3-redis)
 clients=(libhiredis-dev)
-check=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev gcovr)
+# Sets the wall clock of a single process, for tests/clock.
+clock=(faketime)
+# Of the benchmarks, what is linted too: the clients of peers of tools/bench/compare.sh (libpq-dev,
+# libnghttp2-dev), and what tools/bench/embedded.sh needs (libbenchmark-dev).
+check=(clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev gcovr valgrind libpq-dev
+  libnghttp2-dev libbenchmark-dev)
 
 case "${1:-test}" in
   demo) wanted=("${build[@]}" "${demo[@]}") ;;
-  test) wanted=("${build[@]}" "${demo[@]}" "${clients[@]}") ;;
-  check) wanted=("${build[@]}" "${demo[@]}" "${clients[@]}" "${check[@]}") ;;
+  test) wanted=("${build[@]}" "${demo[@]}" "${clients[@]}" "${clock[@]}") ;;
+  check) wanted=("${build[@]}" "${demo[@]}" "${clients[@]}" "${clock[@]}" "${check[@]}") ;;
   *)
     echo "usage: tools/setup.sh [demo|test|check]" >&2
     exit 2

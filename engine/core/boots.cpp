@@ -31,4 +31,18 @@ std::optional<std::chrono::nanoseconds> Boots::resolve(Deadline deadline,
   return end;
 }
 
+std::optional<std::chrono::nanoseconds> Boots::resolve_delay(Deadline deadline,
+                                                             std::chrono::nanoseconds ttl,
+                                                             std::chrono::nanoseconds delay) const {
+  assert(!boots_.empty());
+  if (deadline.boot < first_) return std::nullopt;
+
+  auto end = deadline.at;
+  auto boot = std::size_t{deadline.boot - first_};
+  while (boot + 1 < boots_.size() && end > boots_[boot].last) end = boots_[++boot].opened + ttl;
+  // In this boot the lease ended: what follows is as with a lease that lasts as long as the delay.
+  const auto ordinal = first_ + static_cast<std::uint32_t>(boot);
+  return resolve({.boot = ordinal, .at = end + delay}, delay);
+}
+
 }  // namespace fencekv::core

@@ -55,6 +55,12 @@ class Boots {
   std::optional<std::chrono::nanoseconds> resolve(Deadline deadline,
                                                   std::chrono::nanoseconds ttl) const;
 
+  /// When the `delay` after that end is over; nullopt: it was over before this boot began. A delay
+  /// that was running when the machine stopped begins anew, as a lease does.
+  std::optional<std::chrono::nanoseconds> resolve_delay(Deadline deadline,
+                                                        std::chrono::nanoseconds ttl,
+                                                        std::chrono::nanoseconds delay) const;
+
   /// since_boot() at the first opening in the running boot.
   std::chrono::nanoseconds opened() const { return boots_.back().opened; }
 

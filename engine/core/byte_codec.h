@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -13,14 +14,20 @@
 
 namespace fencekv::core {
 
-class ByteWriter {
+/// Writes to the end of `bytes`, which outlives it.
+class ByteAppender {
  public:
+  explicit ByteAppender(std::string& bytes) : bytes_(bytes) {}
+
   template <std::unsigned_integral Integer>
   void integer(Integer number) {
-    for (std::size_t i = 0; i < sizeof(Integer); ++i) {
-      bytes_ += static_cast<char>(number & 0xff);
+    // All at once: to grow a string byte by byte costs more than all else in a record.
+    std::array<char, sizeof(Integer)> little_endian;
+    for (char& byte : little_endian) {
+      byte = static_cast<char>(number & 0xff);
       if constexpr (sizeof(Integer) > 1) number >>= 8;
     }
+    bytes_.append(little_endian.data(), little_endian.size());
   }
 
   /// 4 bytes of length, then the bytes.
@@ -29,6 +36,20 @@ class ByteWriter {
     bytes_ += text;
   }
 
+  void raw(std::string_view text) { bytes_ += text; }
+
+ private:
+  std::string& bytes_;
+};
+
+/// The same, to bytes of its own.
+class ByteWriter {
+ public:
+  template <std::unsigned_integral Integer>
+  void integer(Integer number) {
+    ByteAppender(bytes_).integer(number);
+  }
+  void string(std::string_view text) { ByteAppender(bytes_).string(text); }
   void raw(std::string_view text) { bytes_ += text; }
   void reserve(std::size_t size) { bytes_.reserve(size); }
 
@@ -39,7 +60,7 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// Reads what ByteWriter wrote. A read beyond the end makes the reader fail for good; check
+/// Reads what they wrote. A read beyond the end makes the reader fail for good; check
 /// is_done() once, after the last read.
 class ByteReader {
  public:

@@ -20,6 +20,10 @@ class SystemClock final : public Clock {
     return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
   }
 
+  std::optional<std::chrono::nanoseconds> second_opinion() const override {
+    return std::chrono::steady_clock::now().time_since_epoch();
+  }
+
   std::string boot_id() const override { return boot_id_; }
 
   std::chrono::milliseconds wall() const override {

@@ -15,4 +15,17 @@ Write make_write(std::vector<Write::Entry> entries, Token token, WriteOptions op
           .request = std::move(options.request)};
 }
 
+Acquire make_acquire(std::string_view name, std::string_view owner, std::chrono::milliseconds ttl,
+                     AcquireOptions options) {
+  return {.name = std::string(name),
+          .owner = std::string(owner),
+          .ttl = ttl,
+          .wait = options.wait,
+          .mode = options.mode,
+          .permits = options.permits,
+          .bind = options.bind,
+          .delay = options.delay,
+          .payload = std::move(options.payload)};
+}
+
 }  // namespace fencekv

@@ -4,65 +4,189 @@
 #include <algorithm>
 #include <cassert>
 #include <cctype>
+#include <iterator>
+#include <set>
 
 namespace fencekv::core {
 
-template <class Record>
-Result<Group::Entry<Record>*> Group::entry(Entries<Record>& entries, char prefix,
-                                           std::string_view name, Decode<Record> decode) {
-  if (const auto known = entries.find(name); known != entries.end()) return &known->second;
-
-  std::string place;
-  place.reserve(1 + name.size());
-  place.append(1, prefix).append(name);
-  auto bytes = backend_.read(place);
-  if (!bytes) return bytes.error();
-
-  Entry<Record> found;
-  if (*bytes) {
-    auto record = decode(place, **bytes);
-    if (!record) return record.error();
-    found.record = *std::move(record);
+Result<std::vector<GrantRecord>> read_grants(Snapshot& snapshot, std::string_view name,
+                                             std::size_t count) {
+  std::vector<GrantRecord> grants;
+  std::optional<Error> failure;
+  const auto prefix = grants_prefix(name);
+  const auto scanned = snapshot.scan(prefix, [&](std::string_view place, std::string_view bytes) {
+    if (!place.starts_with(prefix)) return false;
+    auto grant = decode_grant(place, bytes);
+    if (grant) {
+      grants.push_back(*std::move(grant));
+    } else {
+      failure = grant.error();
+    }
+    return !failure;
+  });
+  if (!scanned) return scanned.error();
+  if (failure) return *std::move(failure);
+  if (grants.size() != count) {
+    return Error(Errc::corrupt, "the lease " + escaped(name) + " has " +
+                                    std::to_string(grants.size()) + " further grants, not " +
+                                    std::to_string(count));
   }
-  return &entries.emplace(std::string(name), std::move(found)).first->second;
+  return grants;
+}
+
+Group::~Group() {
+  for (auto& [name, entry] : leases_) {
+    if (entry.record && !entry.changed) memory_.leases.put(name, *std::move(entry.record));
+  }
+  // Of large values nothing shall stay.
+  memory_.batch.puts.clear();
+  keys_.clear();
 }
 
 Result<const KeyRecord*> Group::key(std::string_view key) {
-  const auto found = entry(keys_, kKeyPrefix, key, decode_key);
-  if (!found) return found.error();
-  return (*found)->record ? &*(*found)->record : nullptr;
+  return look_up(HashedName(key));
 }
 
-Result<const LeaseRecord*> Group::lease(std::string_view name) {
-  const auto found = entry(leases_, kLeasePrefix, name, decode_lease);
-  if (!found) return found.error();
-  return (*found)->record ? &*(*found)->record : nullptr;
+Result<const KeyRecord*> Group::fence(std::string_view key) {
+  const HashedName name(key);
+  auto* known = keys_.find(name);
+  if (known == nullptr) {
+    auto remembered = memory_.fences.find(name);
+    if (!remembered) return look_up(name);
+    known = &keys_.add(name);
+    known->lacks_value = remembered->value.has_value();
+    known->record = std::move(remembered);
+  }
+  // It may lack its value, and nobody here wants it.
+  return known->record ? &*known->record : nullptr;
+}
+
+/// With its value, if it has one.
+Result<const KeyRecord*> Group::look_up(const HashedName& key) {
+  auto* known = keys_.find(key);
+  if (known == nullptr || known->lacks_value) {
+    auto loaded = load_key(key.name);
+    if (!loaded) return loaded.error();
+    if (known == nullptr) known = &keys_.add(key);
+    known->record = *std::move(loaded);
+    known->lacks_value = false;
+  }
+  return known->record ? &*known->record : nullptr;
+}
+
+/// What is committed at `place`.
+Result<std::optional<std::string>> Group::read(std::string_view place) {
+  if (!memory_.places.may_hold(place)) return std::optional<std::string>{};
+  return backend_.read(place);
+}
+
+Result<std::optional<KeyRecord>> Group::load_key(std::string_view key) {
+  const auto place = key_place(key);
+  auto bytes = read(place);
+  if (!bytes) return bytes.error();
+  if (!*bytes) return std::optional<KeyRecord>{};
+  auto record = decode_key(place, **bytes);
+  if (!record) return record.error();
+  return std::optional(*std::move(record));
+}
+
+Result<const Lease*> Group::lease(std::string_view name) {
+  auto known = leases_.find(name);
+  if (known == leases_.end()) {
+    LeaseEntry found;
+    found.record = memory_.leases.take(name);
+    if (!found.record) {
+      const auto place = lease_place(name);
+      auto bytes = read(place);
+      if (!bytes) return bytes.error();
+      if (*bytes) {
+        auto record = decode_lease(place, **bytes);
+        if (!record) return record.error();
+        auto loaded = load_lease(name, *std::move(record));
+        if (!loaded) return loaded.error();
+        found.record = *std::move(loaded);
+      }
+    }
+    known = leases_.emplace(std::string(name), std::move(found)).first;
+  }
+  const auto& lease = known->second.record;
+  return lease ? &*lease : nullptr;
+}
+
+Result<Lease> Group::load_lease(std::string_view name, LeaseRecord record) {
+  std::vector<GrantRecord> others;
+  if (record.others > 0) {
+    // Between two groups: what is committed does not change under this.
+    auto read = read_grants(*backend_.snapshot(), name, record.others);
+    if (!read) return read.error();
+    others = *std::move(read);
+  }
+  return Lease(std::move(record), std::move(others));
 }
 
 const KeyRecord& Group::put_key(std::string_view key, KeyRecord record) {
   // The rules look before they put, so what was there is known.
-  const auto known = keys_.find(key);
-  assert(known != keys_.end());
-  auto& entry = known->second;
+  auto* const known = keys_.find(HashedName(key));
+  assert(known != nullptr);
+  auto& entry = *known;
 
   auto& position = meta_.position;
   if (entry.record) --(entry.record->value ? position.live_keys : position.tombstones);
   ++(record.value ? position.live_keys : position.tombstones);
 
   changed_ = true;
-  entry = {.record = std::move(record), .changed = true};
+  entry.changed = true;
+  entry.lacks_value = false;
+  entry.record = std::move(record);
   return *entry.record;
 }
 
-const LeaseRecord& Group::put_lease(std::string_view name, LeaseRecord record) {
+Lease& Group::change_lease(std::string_view name) {
   const auto known = leases_.find(name);
-  assert(known != leases_.end());
-  auto& entry = known->second;
-
-  if (!entry.record) ++meta_.position.lease_names;
+  assert(mode_ == Mode::change && known != leases_.end() && known->second.record);
   changed_ = true;
-  entry = {.record = std::move(record), .changed = true};
-  return *entry.record;
+  known->second.changed = true;
+  return *known->second.record;
+}
+
+void Group::put_lease(std::string_view name, Lease lease) {
+  const auto known = leases_.find(name);
+  assert(mode_ == Mode::change && known != leases_.end() && !known->second.record);
+  ++meta_.position.lease_names;
+  changed_ = true;
+  known->second = {.record = std::move(lease), .changed = true};
+}
+
+void Group::lift_floor(Token floor) {
+  if (floor <= meta_.allocator.floor) return;
+  assert(floor <= meta_.allocator.newest);
+  meta_.allocator.floor = floor;
+  allocator_changed_ = true;
+  changed_ = true;
+}
+
+void Group::erase_key(std::string_view key) {
+  auto* const known = keys_.find(HashedName(key));
+  assert(known != nullptr && known->record);
+  auto& position = meta_.position;
+  --(known->record->value ? position.live_keys : position.tombstones);
+  known->record.reset();
+  known->changed = true;
+  known->lacks_value = false;
+  changed_ = true;
+}
+
+void Group::erase_lease(std::string_view name) {
+  const auto known = leases_.find(name);
+  assert(known != leases_.end() && known->second.record);
+  assert(known->second.record->others().empty());
+  --meta_.position.lease_names;
+  // Of further grants that ended in this very group.
+  for (const auto token : known->second.record->take_changes()) {
+    erased_.push_back(grant_place(name, token));
+  }
+  known->second = {.record = std::nullopt, .changed = true};
+  changed_ = true;
 }
 
 Result<Token> Group::draw() {
@@ -103,7 +227,7 @@ void Group::refused(std::string_view key, const std::optional<std::string>& leas
                    .reason = std::move(reason)});
 }
 
-void Group::lift_floor() {
+void Group::lift_floor_over_all() {
   // Above the reservation, since a token that was drawn and lost is not in any record.
   auto& allocator = meta_.allocator;
   allocator.newest = std::max(allocator.newest, meta_.reserved);
@@ -124,29 +248,88 @@ void Group::set_allocator(AllocatorRecord allocator) {
   changed_ = true;
 }
 
-Batch Group::batch(std::uint64_t epoch, std::chrono::nanoseconds clock) {
-  Batch batch;
-  const auto add = [&batch](std::string place, const auto& record) {
-    auto bytes = encode(place, record);
-    batch.puts.push_back({.place = std::move(place), .bytes = std::move(bytes)});
+const Batch& Group::batch(std::uint64_t epoch, std::chrono::nanoseconds clock) {
+  auto& batch = memory_.batch;
+  batch.puts.clear();
+  const auto add = [this, &batch](std::string_view prefix, std::string_view rest,
+                                  const auto& record) {
+    memory_.places.add(batch.puts.add(prefix, rest, record));
   };
 
-  for (const auto& [key, entry] : keys_) {
-    if (entry.changed) add(key_place(key), *entry.record);
+  std::set<std::string> gone(std::make_move_iterator(erased_.begin()),
+                             std::make_move_iterator(erased_.end()));
+  // In the order of their places: the storage then looks for each from where the one before went.
+  std::vector<const KnownKeys::Entry*> changed_keys;
+  changed_keys.reserve(keys_.all().size());
+  for (const auto& entry : keys_.all()) {
+    if (entry->changed) changed_keys.push_back(entry.get());
   }
-  for (const auto& [name, entry] : leases_) {
-    if (entry.changed) add(lease_place(name), *entry.record);
+  std::sort(changed_keys.begin(), changed_keys.end(),
+            [](const auto* a, const auto* b) { return a->key < b->key; });
+  for (const auto* entry : changed_keys) {
+    if (entry->record) {
+      add({&kKeyPrefix, 1}, entry->key, *entry->record);
+    } else {
+      gone.insert(key_place(entry->key));
+    }
   }
-  if (allocator_changed_) add(std::string(kAllocatorKey), meta_.allocator);
-  if (identity_changed_) add(std::string(kIdentityKey), *meta_.identity);
+  std::vector<decltype(leases_)::value_type*> changed_leases;
+  for (auto& known : leases_) {
+    if (known.second.changed) changed_leases.push_back(&known);
+  }
+  std::sort(changed_leases.begin(), changed_leases.end(),
+            [](const auto* a, const auto* b) { return a->first < b->first; });
+  for (auto* const known : changed_leases) {
+    const auto& name = known->first;
+    if (!known->second.record) {
+      gone.insert(lease_place(name));
+      continue;
+    }
+    auto& lease = *known->second.record;
+    add({&kLeasePrefix, 1}, name, lease.record());
+    auto tokens = lease.take_changes();
+    std::sort(tokens.begin(), tokens.end());
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+    for (const auto token : tokens) {
+      const auto* grant = token == lease.fence() ? nullptr : lease.find(token);
+      if (grant != nullptr) {
+        add(grant_place(name, token), {}, *grant);
+      } else {
+        gone.insert(grant_place(name, token));
+      }
+    }
+  }
+  batch.deletes.assign(gone.begin(), gone.end());
+  if (allocator_changed_) add(kAllocatorKey, {}, meta_.allocator);
+  if (identity_changed_) add(kIdentityKey, {}, *meta_.identity);
 
   auto& position = meta_.position;
   position.epoch = epoch;
   ++position.n;
   position.clock = std::max(position.clock, clock);
-  add(std::string(kPositionKey), position);
+  add(kPositionKey, {}, position);
   batch.position = position;
   return batch;
+}
+
+void Group::committed() {
+  for (const auto& entry : keys_.all()) {
+    if (entry->lacks_value) continue;  // as it came out of there
+    if (entry->record) {
+      memory_.fences.put(entry->name(), *entry->record);
+    } else if (entry->changed) {
+      memory_.fences.forget(entry->name());
+    }
+  }
+  for (auto& [name, entry] : leases_) entry.changed = false;
+  for (const auto& gone : unbound_) {
+    // It may have come back to the same session in this very group.
+    const auto& lease = leases_.find(gone.name)->second.record;
+    const auto* grant = lease ? lease->find(gone.token) : nullptr;
+    const bool is_bound = grant != nullptr && grant->end == GrantEnd::open && grant->bound &&
+                          grant->origin.session == gone.session;
+    if (!is_bound) memory_.waiters.unbind(gone.session, gone.name, gone.token);
+  }
 }
 
 }  // namespace fencekv::core

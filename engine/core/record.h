@@ -20,8 +20,9 @@
 
 namespace fencekv::core {
 
-/// The newest format this build reads and the one it writes.
-constexpr std::uint32_t kFormat = 1;
+/// The newest format this build reads and the one it writes. Older ones are read for ever; a store
+/// is stamped with this one when a writer opens it.
+constexpr std::uint32_t kFormat = 2;
 
 /// What is stored under a key. Without a value it is a tombstone (or was only raised).
 struct KeyRecord {
@@ -38,7 +39,7 @@ struct KeyRecord {
   friend bool operator==(const KeyRecord&, const KeyRecord&) = default;
 };
 
-/// How the newest grant of a lease stands. The numbers are on disk: never reuse one.
+/// How a grant stands. The numbers are on disk: never reuse one.
 enum class GrantEnd : std::uint8_t {
   open = 0,      ///< Not ended, as far as anybody noticed: its time may be over.
   expired = 1,   ///< Its time was over when somebody looked. Not closed: it may still write.
@@ -47,15 +48,50 @@ enum class GrantEnd : std::uint8_t {
   disconnected = 4,  ///< For bound leases.
 };
 
-/// The newest grant of a lease name.
-struct LeaseRecord {
-  Token fence;  ///< Its token.
+/// Which session's acquire a grant answered last. A session ends with its process at the latest,
+/// and a process is known by the first epoch in which it was the writer.
+struct Origin {
+  std::uint64_t process = 0;  ///< 0: unknown, of a store written by an older version.
+  std::uint64_t session = 0;
+
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+
+/// One grant of a lease name.
+struct GrantRecord {
+  Token token;
   LeaseMode mode = LeaseMode::exclusive;
   GrantEnd end = GrantEnd::open;
   Deadline deadline;
   std::chrono::milliseconds ttl{0};
+  std::chrono::milliseconds delay{0};
+  bool bound = false;  ///< It ends with its origin.
+  bool again = false;  ///< More than one acquire was answered with it: nobody may give it back.
+  Origin origin;
   std::string owner;
   std::string client;
+  std::optional<std::string> payload;
+
+  friend bool operator==(const GrantRecord&, const GrantRecord&) = default;
+};
+
+/// A lease name. Its further current grants, of a shared lease or of permits, are records of their
+/// own, so that a name with many holders does not make each of their renewals long. They are open
+/// and have the mode of the newest one; of permits, they are fewer than `permits`.
+struct LeaseRecord {
+  GrantRecord newest;         ///< Held or ended. Its token is the lease fence.
+  std::uint32_t others = 0;   ///< Further grants; each is older, and was held when last looked at.
+  std::uint32_t permits = 0;  ///< How many at once; 0 unless the newest grant is a permit.
+  /// Nobody new is granted the name before `blocked`; `block` is the whole length of that time,
+  /// for a reboot; zero: it is not blocked, and `blocked` is not kept.
+  Deadline blocked;
+  std::chrono::milliseconds block{0};
+  /// The lowest tokens of grants that made room for newer ones: of those that ended since
+  /// `ended_since`, and of those that ended before. The floor may not rise above them as long as
+  /// their holders may come back.
+  Deadline ended_since;
+  Token ended;         ///< None: none ended lately; then the other two say nothing.
+  Token ended_before;  ///< None: none.
 
   friend bool operator==(const LeaseRecord&, const LeaseRecord&) = default;
 };
@@ -92,6 +128,7 @@ struct IdentityRecord {
 // Where each record stands in the ordered byte map of the backend. The first byte is its kind.
 constexpr char kKeyPrefix = 'k';
 constexpr char kLeasePrefix = 'l';
+constexpr char kGrantPrefix = 'g';
 constexpr char kMetaPrefix = 'm';
 constexpr std::string_view kPositionKey = "mposition";
 constexpr std::string_view kAllocatorKey = "mallocator";
@@ -99,17 +136,39 @@ constexpr std::string_view kIdentityKey = "midentity";
 
 std::string key_place(std::string_view key);
 std::string lease_place(std::string_view name);
+/// Where all further grants of `name` are: their places begin with it, and no others do.
+std::string grants_prefix(std::string_view name);
+/// They stand in the order of their tokens.
+std::string grant_place(std::string_view name, Token token);
 
-// `place` is where the record stands: the checksum covers it, so that a record that turns up at
-// another place is noticed.
-std::string encode(std::string_view place, const KeyRecord& record);
-std::string encode(std::string_view place, const LeaseRecord& record);
-std::string encode(std::string_view place, const PositionRecord& record);
-std::string encode(std::string_view place, const AllocatorRecord& record);
-std::string encode(std::string_view place, const IdentityRecord& record);
+struct GrantPlace {
+  std::string_view name;  ///< Part of the place that was parsed.
+  Token token;
+};
+/// nullopt: it is no place of a further grant.
+std::optional<GrantPlace> parse_grant_place(std::string_view place);
+
+// encode() appends the bytes of a record to `to`. `place` is where the record stands, and no part
+// of `to`: the checksum covers it, so that a record that turns up at another place is noticed. The
+// record must be one that can be (see LeaseRecord): asserted.
+void encode(std::string_view place, const KeyRecord& record, std::string& to);
+void encode(std::string_view place, const LeaseRecord& record, std::string& to);
+void encode(std::string_view place, const GrantRecord& record, std::string& to);
+void encode(std::string_view place, const PositionRecord& record, std::string& to);
+void encode(std::string_view place, const AllocatorRecord& record, std::string& to);
+void encode(std::string_view place, const IdentityRecord& record, std::string& to);
+
+/// The bytes of one record.
+template <class Record>
+std::string encode(std::string_view place, const Record& record) {
+  std::string bytes;
+  encode(place, record, bytes);
+  return bytes;
+}
 
 Result<KeyRecord> decode_key(std::string_view place, std::string_view bytes);
 Result<LeaseRecord> decode_lease(std::string_view place, std::string_view bytes);
+Result<GrantRecord> decode_grant(std::string_view place, std::string_view bytes);
 Result<PositionRecord> decode_position(std::string_view place, std::string_view bytes);
 Result<AllocatorRecord> decode_allocator(std::string_view place, std::string_view bytes);
 Result<IdentityRecord> decode_identity(std::string_view place, std::string_view bytes);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fencekv/result.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
@@ -131,7 +132,12 @@ Error& Error::append(std::string_view more) {
   return *this;
 }
 
-Error parse_error_line(std::string_view line) {
+Error parse_error_line(std::string_view given) {
+  // RESP3 lets an error be of any bytes; ours is one line.
+  std::string plain(given);
+  std::replace_if(
+      plain.begin(), plain.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  const std::string_view line = plain;
   auto rest = line;
   const auto word = take_word(rest);
   for (const auto denied : kDeniedWords) {

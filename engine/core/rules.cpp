@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -141,22 +143,36 @@ Ask ask_of(const Write& write, const Write::Entry& entry) {
           .if_version = write.if_version};
 }
 
-using Records = std::vector<const KeyRecord*>;
+/// One a key, in the order of the entries.
+using Records = std::span<const KeyRecord* const>;
 
-Result<Records> read_records(State& state, const Write& write) {
-  Records records;
-  records.reserve(write.entries.size());
-  for (const auto& entry : write.entries) {
-    const auto record = state.key(entry.key);
+/// The place of so many. Nearly every write is of one key, and allocates nothing for it.
+class RecordList {
+ public:
+  explicit RecordList(std::size_t size) : many_(size == 1 ? 0 : size) {}
+
+  std::span<const KeyRecord*> all() {
+    return many_.empty() ? std::span(&one_, 1) : std::span(many_);
+  }
+
+ private:
+  const KeyRecord* one_ = nullptr;
+  std::vector<const KeyRecord*> many_;
+};
+
+Result<RecordList> read_records(State& state, const Write& write) {
+  RecordList records(write.entries.size());
+  for (std::size_t i = 0; i < write.entries.size(); ++i) {
+    const auto record = state.fence(write.entries[i].key);
     if (!record) return record.error();
-    records.push_back(*record);
+    records.all()[i] = *record;
   }
   return records;
 }
 
 /// The rest of check 1: LIVE where nothing could expire means that the caller believes in a
 /// protection that is not there.
-Result<void> check_live(const Write& write, const Records& records) {
+Result<void> check_live(const Write& write, Records records) {
   if (!write.live || write.lease) return {};
   const auto is_unguarded = [](const KeyRecord* record) {
     return record == nullptr || !record->guard;
@@ -169,7 +185,7 @@ Result<void> check_live(const Write& write, const Records& records) {
 }
 
 /// Check 2: the versions that this very request was answered with; nullopt: it is not a retry.
-Result<std::optional<Write::Reply>> find_replay(const Write& write, const Records& records) {
+Result<std::optional<Write::Reply>> find_replay(const Write& write, Records records) {
   if (!write.request) return std::nullopt;
 
   Write::Reply versions;
@@ -187,7 +203,7 @@ Result<std::optional<Write::Reply>> find_replay(const Write& write, const Record
 }
 
 /// The numbers of the first offending key, then every offending key with its fence.
-Error refuse_all(State& state, const Write& write, const Records& records,
+Error refuse_all(State& state, const Write& write, Records records,
                  const std::vector<std::size_t>& offending, Error first) {
   constexpr std::size_t kListed = 16;
 
@@ -224,30 +240,32 @@ std::uint64_t accept(State& state, const Write& write, Write::Entry& entry, cons
 
 Result<Reply> decide_write(State& state, const Policy& policy, Write& write, const Moment& moment) {
   if (auto ok = check_syntax(write, policy); !ok) return ok.error();
-  const auto records = read_records(state, write);
-  if (!records) return records.error();
-  if (auto ok = check_live(write, *records); !ok) return ok.error();
+  auto read = read_records(state, write);
+  if (!read) return read.error();
+  const Records records = read->all();
+  if (auto ok = check_live(write, records); !ok) return ok.error();
 
-  auto replay = find_replay(write, *records);
+  auto replay = find_replay(write, records);
   if (!replay) return replay.error();
   if (*replay) return Reply(**std::move(replay));
 
   std::vector<std::size_t> offending;
   std::optional<Error> first;
-  for (std::size_t i = 0; i < records->size(); ++i) {
-    auto admitted = admit(state, policy, ask_of(write, write.entries[i]), (*records)[i], moment);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    auto admitted = admit(state, policy, ask_of(write, write.entries[i]), records[i], moment);
     if (admitted) continue;
     // A record that cannot be read is no refusal by the rules, and not for their listing.
     if (admitted.error().code() == Errc::corrupt) return admitted.error();
     offending.push_back(i);
     if (!first) first = admitted.error();
   }
-  if (first) return refuse_all(state, write, *records, offending, *std::move(first));
+  if (first) return refuse_all(state, write, records, offending, *std::move(first));
 
   // The keys differ, so a put leaves the other records where they are.
   Write::Reply versions;
-  for (std::size_t i = 0; i < records->size(); ++i) {
-    versions.push_back(accept(state, write, write.entries[i], (*records)[i], moment));
+  versions.reserve(records.size());
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    versions.push_back(accept(state, write, write.entries[i], records[i], moment));
   }
   return Reply(std::move(versions));
 }
@@ -361,23 +379,42 @@ KeyState describe(const KeyRecord* record) {
 }
 
 bool is_read(const Command& command) {
-  return std::holds_alternative<Read>(command) || std::holds_alternative<Inspect>(command);
+  return std::visit(Overloaded{
+                        [](const Read&) { return true; },
+                        [](const Inspect&) { return true; },
+                        [](const ListWaiters&) { return true; },
+                        [](const Await&) { return true; },
+                        [](const Watch&) { return true; },
+                        [](const Unwatch&) { return true; },
+                        [](const auto&) { return false; },
+                    },
+                    command);
 }
 
-Result<Reply> decide(State& state, const Policy& policy, Command& command, const Moment& moment,
-                     const Asker& asker) {
+Decision decide(State& state, const Policy& policy, Command& command, const Moment& moment,
+                const Asker& asker) {
   return std::visit(
       Overloaded{
-          [&](Write& write) { return decide_write(state, policy, write, moment); },
-          [&](Raise& raise) { return decide_raise(state, policy, raise, moment); },
-          [&](FencedRead& read) { return decide_fenced_read(state, policy, read, moment); },
-          [&](Reset& reset) { return decide_reset(state, policy, reset); },
-          [&](Read& read) { return decide_read(state, read); },
-          [&](Acquire& acquire) { return decide(state, acquire, moment, asker); },
-          [&](Renew& renew) { return decide(state, renew, moment); },
-          [&](Release& release) { return decide(state, release, moment); },
-          [&](Revoke& revoke) { return decide(state, revoke, moment); },
-          [&](Inspect& inspect) { return decide(state, inspect, moment); },
+          [&](Write& write) -> Decision { return decide_write(state, policy, write, moment); },
+          [&](Raise& raise) -> Decision { return decide_raise(state, policy, raise, moment); },
+          [&](FencedRead& read) -> Decision {
+            return decide_fenced_read(state, policy, read, moment);
+          },
+          [&](Reset& reset) -> Decision { return decide_reset(state, policy, reset); },
+          [&](const Read& read) -> Decision { return decide_read(state, read); },
+          [&](Acquire& acquire) { return decide(state, policy, acquire, moment, asker); },
+          [&](AcquireMany& acquire) { return decide(state, policy, acquire, moment, asker); },
+          [&](Renew& renew) -> Decision { return decide(state, renew, moment); },
+          [&](RenewMany& renew) -> Decision { return decide(state, renew, moment); },
+          [&](Release& release) -> Decision { return decide(state, release, moment); },
+          [&](ReleaseMany& release) -> Decision { return decide(state, release, moment); },
+          [&](GiveBack& back) -> Decision { return decide(state, back, moment, asker); },
+          [&](Revoke& revoke) -> Decision { return decide(state, revoke, moment); },
+          [&](const Inspect& inspect) -> Decision { return decide(state, inspect, moment); },
+          [&](const ListWaiters& list) -> Decision { return decide(state, list, moment); },
+          [&](const Await& await) { return decide(state, policy, await, moment, asker); },
+          [&](const Watch& watch) -> Decision { return decide(state, watch, moment, asker); },
+          [&](const Unwatch& unwatch) -> Decision { return decide(state, unwatch, asker); },
       },
       command);
 }

@@ -21,6 +21,40 @@ std::string_view to_string(LeaseMode mode) {
   switch (mode) {
     case LeaseMode::exclusive:
       return "exclusive";
+    case LeaseMode::shared:
+      return "shared";
+    case LeaseMode::permit:
+      return "permit";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(LeaseChange change) {
+  switch (change) {
+    case LeaseChange::granted:
+      return "granted";
+    case LeaseChange::released:
+      return "released";
+    case LeaseChange::expired:
+      return "expired";
+    case LeaseChange::revoked:
+      return "revoked";
+    case LeaseChange::disconnected:
+      return "disconnected";
+    case LeaseChange::missed:
+      return "missed";
+  }
+  return "unknown";
+}
+
+std::string_view to_string(SpaceLevel level) {
+  switch (level) {
+    case SpaceLevel::enough:
+      return "enough";
+    case SpaceLevel::low:
+      return "low";
+    case SpaceLevel::out:
+      return "out";
   }
   return "unknown";
 }

@@ -54,7 +54,10 @@ std::unique_ptr<core::Snapshot> MemoryBackend::snapshot() {
 
 core::Outcome MemoryBackend::commit(const core::Batch& batch) {
   const std::lock_guard lock(disk_->mutex);
-  for (const auto& put : batch.puts) disk_->records.insert_or_assign(put.place, put.bytes);
+  for (const auto& put : batch.puts) {
+    disk_->records.insert_or_assign(std::string(put.place), std::string(put.bytes));
+  }
+  for (const auto& place : batch.deletes) disk_->records.erase(place);
   disk_->durability = durability_;
   disk_->is_clean = false;
   disk_->boot_id = boot_id_;

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "engine/core/memory_shares.h"
 #include "fencekv/options.h"
 #include "fencekv/result.h"
 
@@ -17,8 +18,9 @@ namespace fencekv::rocks {
 
 using Log = std::function<void(LogLevel, std::string_view)>;
 
-/// For the writer; tools that only read change it further.
-rocksdb::Options database_options(const Log& log);
+/// For the writer; tools that only read change it further. Without `memory`, as a store by default.
+rocksdb::Options database_options(rocksdb::Env* env, const Log& log,
+                                  core::DatabaseShares memory = core::shares_of({}).database);
 
 /// The one place where a RocksDB status becomes an Error: no_space for a full disk, corrupt for
 /// what is damaged or missing, misconf for everything else.

@@ -4,15 +4,8 @@
 #include "engine/core/record.h"
 #include "fencekv/types.h"
 
-#include <array>
-#include <cerrno>
-#include <fcntl.h>
 #include <optional>
 #include <string_view>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <system_error>
-#include <unistd.h>
 #include <utility>
 
 namespace fencekv::rocks {
@@ -39,32 +32,22 @@ std::optional<std::uint64_t> parse_stamp(std::string_view text) {
   return format && *format >= 1 ? format : std::nullopt;
 }
 
-Result<bool> is_there(const std::filesystem::path& path) {
-  std::error_code error;
-  const bool found = std::filesystem::exists(std::filesystem::symlink_status(path, error));
-  if (error && error.value() != ENOENT) return file_error("look at", path, error.value());
-  return found;
-}
-
-/// Creates the missing directories of `path`; the last one with mode 0700.
-Result<void> make_directory(const std::filesystem::path& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return {};
-  const auto parent = path.parent_path();
-  if (!parent.empty()) {
-    std::filesystem::create_directories(parent, error);
-    if (error) return file_error("create", parent, error.value());
-  }
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return file_error("create", path, errno);
-  if (!std::filesystem::is_directory(path, error)) {
-    return Error(Errc::invalid, path.string() + " is not a directory");
-  }
-  return sync_directory(parent.empty() ? "." : parent);
+/// Makes the names that lead to `path` durable: whoever created them may have died before they
+/// were.
+Result<void> sync_way_to(FileSystem& files, const std::filesystem::path& path) {
+  auto directory = path;
+  do {
+    directory = directory.has_parent_path() ? directory.parent_path() : ".";
+    // One that this user may pass through and not read was not created by it either.
+    if (!files.list(directory)) continue;
+    if (auto synced = files.sync_directory(directory); !synced) return synced;
+  } while (directory.has_relative_path() && directory != ".");
+  return {};
 }
 
 /// Who holds the lock, as its holder wrote it down.
-std::string holder(const std::filesystem::path& lock) {
-  const auto content = read_file(lock);
+std::string holder(FileSystem& files, const std::filesystem::path& lock) {
+  const auto content = files.read(lock);
   if (!content || !*content || (*content)->empty()) return "another process";
   return "process " + escaped((*content)->substr(0, (*content)->find('\n')));
 }
@@ -79,47 +62,39 @@ std::filesystem::path Directory::creating() const {
   return path_ / kCreating;
 }
 
-Result<Directory> Directory::lock(const std::filesystem::path& path, int operation, int flags) {
+Result<Directory> Directory::lock(FileSystem& files, const std::filesystem::path& path,
+                                  LockMode mode) {
   const auto lock_path = path / "lock";
-  auto file = open_file(lock_path, flags | O_NOFOLLOW);
-  if (!file) return file.error();
-  if (flock(file->descriptor(), operation | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return file_error("lock", lock_path, errno);
-    return Error(Errc::in_use, path.string() + " is in use by " + holder(lock_path) +
-                                   ": a store belongs to one process at a time");
-  }
-  return Directory(path, *std::move(file));
+  auto lock = files.lock(lock_path, mode);
+  if (!lock) return lock.error();
+  if (*lock) return Directory(files, path, *std::move(lock));
+  return Error(Errc::in_use, path.string() + " is in use by " + holder(files, lock_path) +
+                                 ": a store belongs to one process at a time");
 }
 
-Result<Directory> Directory::take(const std::filesystem::path& path) {
-  // `store/` and `store` are one directory with one parent.
-  const auto plain = path.has_filename() ? path : path.parent_path();
-  if (auto made = make_directory(plain); !made) return made.error();
-  auto taken = lock(plain, LOCK_EX, O_RDWR | O_CREAT);
-  if (!taken) return taken;
-
-  // For the message to the second process only, so a full disk does not matter.
-  if (ftruncate(taken->lock_.descriptor(), 0) == 0) {
-    const auto noted = write_at(taken->lock_, plain / "lock", std::to_string(getpid()) + "\n", 0);
-    static_cast<void>(noted);
-  }
+Result<Directory> Directory::take(FileSystem& files, const std::filesystem::path& path) {
+  const auto plain = without_slash(path);
+  if (auto made = make_directories(files, plain); !made) return made.error();
+  auto taken = lock(files, plain, LockMode::exclusive);
+  if (taken) taken->lock_->note_holder();
   return taken;
 }
 
-Result<Directory> Directory::share(const std::filesystem::path& path) {
-  const auto plain = path.has_filename() ? path : path.parent_path();
-  return lock(plain, LOCK_SH, O_RDONLY);
+Result<Directory> Directory::share(FileSystem& files, const std::filesystem::path& path) {
+  const auto plain = without_slash(path);
+  return lock(files, plain, LockMode::shared);
 }
 
-Result<bool> Directory::is_being_created(const std::filesystem::path& path) {
-  return is_there(path / kCreating);
+Result<bool> Directory::is_being_created(FileSystem& files, const std::filesystem::path& path) {
+  return files.exists(path / kCreating);
 }
 
-Result<bool> Directory::has_stamp(const std::filesystem::path& path) {
+Result<std::optional<std::uint64_t>> Directory::format(FileSystem& files,
+                                                       const std::filesystem::path& path) {
   const auto stamp = path / kStamp;
-  const auto text = read_file(stamp);
+  const auto text = files.read(stamp);
   if (!text) return text.error();
-  if (!*text) return false;
+  if (!*text) return std::optional<std::uint64_t>{};
 
   const auto format = parse_stamp(**text);
   if (!format) {
@@ -130,19 +105,35 @@ Result<bool> Directory::has_stamp(const std::filesystem::path& path) {
                                          "; this build reads up to " +
                                          std::to_string(core::kFormat) + ". Use a newer fencekv");
   }
-  return true;
+  return format;
+}
+
+std::filesystem::path Directory::unfinished(const std::filesystem::path& target) {
+  return target.parent_path() / ("." + target.filename().string() + ".fencekv-unfinished");
 }
 
 Result<bool> Directory::is_new() const {
-  const auto is_unfinished = is_being_created(path_);
+  const auto is_half_repaired = files_->exists(path_ / "repaired" / "COMPLETE");
+  if (!is_half_repaired) return is_half_repaired;
+  if (*is_half_repaired) {
+    return Error(Errc::corrupt, path_.string() + " is half repaired: the repair was cut short");
+  }
+  const auto is_unfinished = is_being_created(*files_, path_);
   if (!is_unfinished) return is_unfinished;
   if (*is_unfinished) return true;
 
-  const auto stamped = has_stamp(path_);
-  if (!stamped) return stamped;
+  const auto is_backup = files_->exists(path_ / "MANIFEST.backup");
+  if (!is_backup) return is_backup;
+  if (*is_backup) {
+    return Error(Errc::invalid,
+                 path_.string() + " is a backup: `fencekv-admin restore` makes a store of it");
+  }
+
+  const auto stamped = format(*files_, path_);
+  if (!stamped) return stamped.error();
   if (*stamped) {
     for (const auto& part : {database() / "CURRENT", position()}) {
-      const auto found = is_there(part);
+      const auto found = files_->exists(part);
       if (!found) return found;
       if (!*found) return Error(Errc::corrupt, part.string() + " is missing");
     }
@@ -150,47 +141,60 @@ Result<bool> Directory::is_new() const {
   }
 
   for (const auto& part : {database(), position()}) {
-    const auto found = is_there(part);
+    const auto found = files_->exists(part);
     if (!found) return found;
     if (*found) {
       return Error(Errc::corrupt, stamp().string() + " is missing, but " + part.string() +
                                       " is there: this is not a new store");
     }
   }
-  std::error_code error;
-  std::filesystem::directory_iterator entry(path_, error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
-    const auto name = entry->path().filename().string();
+  const auto names = files_->list(path_);
+  if (!names) return names.error();
+  for (const auto& name : *names) {
     if (name == "lock" || name == "lost+found" || name == "CREATING.new") continue;
     return Error(Errc::invalid, path_.string() + " holds " + escaped(name) +
                                     " and no store: name an empty or new directory");
   }
-  if (error) return file_error("list", path_, error.value());
+  const auto half = unfinished(path_);
+  const auto is_half_made = files_->exists(half);
+  if (!is_half_made) return is_half_made;
+  if (*is_half_made) {
+    // Whoever wanted the old data here must not get an empty store.
+    return Error(Errc::invalid, half.string() +
+                                    " is a store that was being made for this directory, and is "
+                                    "not complete: do again what made it, or remove it");
+  }
   return true;
 }
 
 Result<void> Directory::begin_creation() const {
-  if (auto marked = replace_file(creating(), "this store is being created\n"); !marked) {
+  if (auto synced = sync_way_to(*files_, path_); !synced) return synced;
+  if (auto marked = replace_file(*files_, creating(), "this store is being created\n"); !marked) {
     return marked;
   }
-  std::error_code error;
   for (const auto& part : {database(), position(), stamp()}) {
-    std::filesystem::remove_all(part, error);
-    if (error) return file_error("remove", part, error.value());
+    if (auto removed = remove_tree(*files_, part); !removed) return removed;
   }
-  if (mkdir(database().c_str(), 0700) != 0) return file_error("create", database(), errno);
-  return sync_directory(path_);
+  if (auto made = files_->make_directory(database()); !made) return made;
+  return files_->sync_directory(path_);
 }
 
 Result<void> Directory::finish_creation() const {
-  if (auto stamped = replace_file(stamp(), stamp_text()); !stamped) return stamped;
-  if (unlink(creating().c_str()) != 0) return file_error("remove", creating(), errno);
-  return sync_directory(path_);
+  if (auto stamped = replace_file(*files_, stamp(), stamp_text()); !stamped) return stamped;
+  if (auto removed = files_->remove(creating()); !removed) return removed;
+  return files_->sync_directory(path_);
+}
+
+Result<void> Directory::bring_stamp_up_to_date() const {
+  const auto stamped = format(*files_, path_);
+  if (!stamped) return stamped.error();
+  if (*stamped != core::kFormat) return replace_file(*files_, stamp(), stamp_text());
+  // Whoever put it there may have died before its name was durable.
+  return files_->sync_directory(path_);
 }
 
 bool Directory::is_open_to_others() const {
-  struct stat state {};
-  return stat(path_.c_str(), &state) == 0 && (state.st_mode & 0077) != 0;
+  return files_->is_open_to_others(path_);
 }
 
 }  // namespace fencekv::rocks

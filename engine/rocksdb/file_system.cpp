@@ -1,91 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/rocksdb/file_system.h"
 
-#include <array>
 #include <cerrno>
-#include <cstdio>
-#include <fcntl.h>
-#include <sys/statvfs.h>
 #include <system_error>
-#include <unistd.h>
 
 namespace fencekv::rocks {
 
-File::~File() {
-  if (descriptor_ >= 0) close(descriptor_);
-}
+using std::filesystem::path;
 
-Error file_error(std::string_view action, const std::filesystem::path& path, int number) {
+Error file_error(std::string_view action, const path& file, int number) {
   const bool is_full = number == ENOSPC || number == EDQUOT;
   return {is_full ? Errc::no_space : Errc::invalid, "cannot " + std::string(action) + " " +
-                                                        path.string() + ": " +
+                                                        file.string() + ": " +
                                                         std::generic_category().message(number)};
 }
 
-Result<File> open_file(const std::filesystem::path& path, int flags) {
-  const int descriptor = open(path.c_str(), flags | O_CLOEXEC, 0600);
-  if (descriptor < 0) return file_error("open", path, errno);
-  return File(descriptor);
+path without_slash(const path& directory) {
+  return directory.has_filename() ? directory : directory.parent_path();
 }
 
-Result<std::optional<std::string>> read_file(const std::filesystem::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0 && errno == ENOENT) return std::optional<std::string>{};
-  if (descriptor < 0) return file_error("open", path, errno);
-
-  const File file(descriptor);
-  std::string content;
-  std::array<char, 8192> chunk{};
-  while (true) {
-    const auto size = read(file.descriptor(), chunk.data(), chunk.size());
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return file_error("read", path, errno);
-    if (size == 0) return std::optional(std::move(content));
-    content.append(chunk.data(), static_cast<std::size_t>(size));
-  }
-}
-
-Result<void> write_at(const File& file, const std::filesystem::path& path, std::string_view bytes,
-                      std::uint64_t offset) {
-  while (!bytes.empty()) {
-    const auto size =
-        pwrite(file.descriptor(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0) return file_error("write", path, errno);
-    bytes.remove_prefix(static_cast<std::size_t>(size));
-    offset += static_cast<std::uint64_t>(size);
-  }
-  return {};
-}
-
-Result<void> sync_file(const File& file, const std::filesystem::path& path) {
-  if (fsync(file.descriptor()) != 0) return file_error("sync", path, errno);
-  return {};
-}
-
-Result<void> sync_directory(const std::filesystem::path& path) {
-  const auto directory = open_file(path, O_RDONLY | O_DIRECTORY);
-  if (!directory) return directory.error();
-  return sync_file(*directory, path);
-}
-
-Result<void> replace_file(const std::filesystem::path& path, std::string_view content) {
-  auto temporary = path;
+Result<void> replace_file(FileSystem& files, const path& file, std::string_view content) {
+  auto temporary = file;
   temporary += ".new";
   // A left-over of an earlier try, or a link somebody planted, is never written through.
-  unlink(temporary.c_str());
-  const auto file = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
-  if (!file) return file.error();
-  if (auto written = write_at(*file, temporary, content, 0); !written) return written;
-  if (auto synced = sync_file(*file, temporary); !synced) return synced;
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) return file_error("rename", path, errno);
-  return sync_directory(path.parent_path());
+  if (auto removed = files.remove(temporary); !removed) return removed;
+  {
+    const auto created = files.create(temporary);
+    if (!created) return created.error();
+    if (auto written = (*created)->write_at(0, content); !written) return written;
+    if (auto synced = (*created)->sync(); !synced) return synced;
+  }
+  if (auto renamed = files.rename(temporary, file); !renamed) return renamed;
+  return files.sync_directory(file.parent_path());
 }
 
-std::uint64_t free_bytes(const std::filesystem::path& path) {
-  struct statvfs state {};
-  if (statvfs(path.c_str(), &state) != 0) return UINT64_MAX;
-  return std::uint64_t{state.f_bavail} * state.f_frsize;
+Result<void> remove_tree(FileSystem& files, const path& tree) {
+  // A link to a directory goes; what it points to stays.
+  auto removed = files.remove(tree);
+  if (removed) return removed;
+  const auto is_directory = files.is_directory(tree);
+  if (!is_directory || !*is_directory) return removed;
+  const auto names = files.list(tree);
+  if (!names) return names.error();
+  for (const auto& name : *names) {
+    if (auto gone = remove_tree(files, tree / name); !gone) return gone;
+  }
+  return files.remove(tree);
+}
+
+Result<void> make_directories(FileSystem& files, const path& directory) {
+  const auto is_directory = files.is_directory(directory);
+  if (!is_directory) return is_directory.error();
+  if (*is_directory) return {};
+  const auto is_there = files.exists(directory);
+  if (!is_there) return is_there.error();
+  if (*is_there) return Error(Errc::invalid, directory.string() + " is not a directory");
+
+  const auto parent = directory.parent_path();
+  if (!parent.empty()) {
+    if (auto made = make_directories(files, parent); !made) return made;
+  }
+  if (auto made = files.make_directory(directory); !made) return made;
+  return files.sync_directory(parent.empty() ? "." : parent);
 }
 
 }  // namespace fencekv::rocks

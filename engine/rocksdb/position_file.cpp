@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <fcntl.h>
 #include <optional>
 #include <utility>
 
@@ -40,6 +39,7 @@ std::string encode(const Numbered& numbered) {
   writer.integer(static_cast<std::uint8_t>(slot.durability));
   writer.integer(static_cast<std::uint8_t>(slot.is_clean));
   writer.string(std::string_view(slot.boot_id).substr(0, kBootIdBytes));
+  writer.integer(slot.process);
 
   auto bytes = std::move(writer).take();
   assert(bytes.size() + kChecksumBytes <= PositionFile::kSlotBytes);
@@ -50,7 +50,7 @@ std::string encode(const Numbered& numbered) {
   return std::move(sealed).take();
 }
 
-/// nullopt: the slot was never written, or a write of it was torn.
+/// nullopt: the slot was never written, a write of it was torn, or it says what nobody wrote.
 std::optional<Numbered> decode(std::string_view page) {
   const auto bytes = page.substr(0, PositionFile::kSlotBytes);
   const auto body = bytes.substr(0, bytes.size() - kChecksumBytes);
@@ -68,17 +68,24 @@ std::optional<Numbered> decode(std::string_view page) {
   slot.n = reader.integer<std::uint64_t>();
   slot.reserved = Token{reader.integer<std::uint64_t>()};
   slot.durability = static_cast<Durability>(reader.integer<std::uint8_t>());
-  slot.is_clean = reader.integer<std::uint8_t>() != 0;
+  const auto is_clean = reader.integer<std::uint8_t>();
+  slot.is_clean = is_clean != 0;
   slot.boot_id = reader.string();
+  slot.process = reader.integer<std::uint64_t>();
   if (reader.has_failed()) return std::nullopt;
+  // An unknown durability would be taken for one that never loses anything, or for one that may.
+  if (slot.durability > Durability::process || is_clean > 1) return std::nullopt;
+  if (slot.reserved.number() > Token::kMax || slot.boot_id.size() > kBootIdBytes) {
+    return std::nullopt;
+  }
   return numbered;
 }
 
 /// Both slots as they are in the file.
 using Slots = std::array<std::optional<Numbered>, 2>;
 
-Result<Slots> slots_of(const std::filesystem::path& path) {
-  const auto content = read_file(path);
+Result<Slots> slots_of(FileSystem& files, const std::filesystem::path& path) {
+  const auto content = files.read(path);
   if (!content) return content.error();
   if (!*content) return Error(Errc::corrupt, path.string() + " is missing");
   if ((*content)->size() != 2 * PositionFile::kPageBytes) {
@@ -90,8 +97,8 @@ Result<Slots> slots_of(const std::filesystem::path& path) {
                decode(bytes.substr(PositionFile::kPageBytes))};
 }
 
-Result<Numbered> newest_of(const std::filesystem::path& path) {
-  const auto slots = slots_of(path);
+Result<Numbered> newest_of(FileSystem& files, const std::filesystem::path& path) {
+  const auto slots = slots_of(files, path);
   if (!slots) return slots.error();
   const auto& [first, second] = *slots;
   if (!first && !second) {
@@ -104,37 +111,37 @@ Result<Numbered> newest_of(const std::filesystem::path& path) {
 
 }  // namespace
 
-Result<PositionFile> PositionFile::create(const std::filesystem::path& path) {
-  auto file = open_file(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW);
+Result<PositionFile> PositionFile::create(FileSystem& files, const std::filesystem::path& path) {
+  auto file = files.create(path);
   if (!file) return file.error();
-  PositionFile created(path, *std::move(file));
+  PositionFile created(*std::move(file));
   // The file keeps this size: a later write needs no new space.
   const std::string empty(2 * kPageBytes, '\0');
-  if (auto written = write_at(created.file_, path, empty, 0); !written) return written.error();
+  if (auto written = created.file_->write_at(0, empty); !written) return written.error();
   if (auto written = created.write_durably({}); !written) return written.error();
   return created;
 }
 
-Result<PositionFile> PositionFile::open(const std::filesystem::path& path) {
-  auto newest = newest_of(path);
+Result<PositionFile> PositionFile::open(FileSystem& files, const std::filesystem::path& path) {
+  auto newest = newest_of(files, path);
   if (!newest) return newest.error();
-  auto file = open_file(path, O_RDWR | O_NOFOLLOW);
+  auto file = files.open(path);
   if (!file) return file.error();
 
-  PositionFile opened(path, *std::move(file));
+  PositionFile opened(*std::move(file));
   opened.sequence_ = newest->sequence;
   opened.slot_ = std::move(newest->slot);
   return opened;
 }
 
-Result<PositionSlot> PositionFile::read(const std::filesystem::path& path) {
-  auto newest = newest_of(path);
+Result<PositionSlot> PositionFile::read(FileSystem& files, const std::filesystem::path& path) {
+  auto newest = newest_of(files, path);
   if (!newest) return newest.error();
   return std::move(newest->slot);
 }
 
-int PositionFile::count_whole_slots(const std::filesystem::path& path) {
-  const auto slots = slots_of(path);
+int PositionFile::count_whole_slots(FileSystem& files, const std::filesystem::path& path) {
+  const auto slots = slots_of(files, path);
   if (!slots) return 0;
   return static_cast<int>(std::count_if(slots->begin(), slots->end(),
                                         [](const auto& slot) { return slot.has_value(); }));
@@ -144,7 +151,7 @@ Result<void> PositionFile::write(PositionSlot slot) {
   const auto sequence = sequence_ + 1;
   const auto page = sequence % 2 * kPageBytes;
   const auto bytes = encode({.sequence = sequence, .slot = slot});
-  if (auto written = write_at(file_, path_, bytes, page); !written) return written;
+  if (auto written = file_->write_at(page, bytes); !written) return written;
   sequence_ = sequence;
   slot_ = std::move(slot);
   return {};
@@ -154,7 +161,7 @@ Result<void> PositionFile::write_durably(PositionSlot slot) {
   // One after the other, each synced: at any moment one of them is whole.
   for (int i = 0; i < 2; ++i) {
     if (auto written = write(slot); !written) return written;
-    if (auto synced = sync_file(file_, path_); !synced) return synced;
+    if (auto synced = file_->sync(); !synced) return synced;
   }
   return {};
 }

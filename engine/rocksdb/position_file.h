@@ -16,9 +16,11 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace fencekv::rocks {
 
@@ -31,6 +33,9 @@ struct PositionSlot {
   Durability durability = Durability::sync;  ///< What acknowledgement meant.
   bool is_clean = false;                     ///< The last writer stopped cleanly.
   std::string boot_id;                       ///< The boot in which it was written.
+  /// The last writer, as in core::Origin: the first epoch in which that process was the writer.
+  /// 0: not known, of a file written by an older version.
+  std::uint64_t process = 0;
 
   friend bool operator==(const PositionSlot&, const PositionSlot&) = default;
 
@@ -48,14 +53,14 @@ class PositionFile {
   static constexpr std::size_t kSlotBytes = 256;
 
   /// Makes a new file with an empty position, durably.
-  static Result<PositionFile> create(const std::filesystem::path& path);
+  static Result<PositionFile> create(FileSystem& files, const std::filesystem::path& path);
 
   /// Errors: corrupt, the file is missing, has another size, or no slot is valid.
-  static Result<PositionFile> open(const std::filesystem::path& path);
+  static Result<PositionFile> open(FileSystem& files, const std::filesystem::path& path);
   /// The same without write access, for tools.
-  static Result<PositionSlot> read(const std::filesystem::path& path);
+  static Result<PositionSlot> read(FileSystem& files, const std::filesystem::path& path);
   /// How many of the two slots are whole; 0 for a file that cannot be read.
-  static int count_whole_slots(const std::filesystem::path& path);
+  static int count_whole_slots(FileSystem& files, const std::filesystem::path& path);
 
   const PositionSlot& current() const { return slot_; }
 
@@ -66,11 +71,9 @@ class PositionFile {
   Result<void> write_durably(PositionSlot slot);
 
  private:
-  PositionFile(std::filesystem::path path, File file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  explicit PositionFile(std::unique_ptr<File> file) : file_(std::move(file)) {}
 
-  std::filesystem::path path_;
-  File file_;
+  std::unique_ptr<File> file_;
   PositionSlot slot_;
   std::uint64_t sequence_ = 0;
 };

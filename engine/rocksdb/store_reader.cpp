@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/rocksdb/store_reader.h"
 
-#include "engine/core/rules.h"
 #include "engine/rocksdb/database_options.h"
 #include "engine/rocksdb/file_system.h"
+#include "engine/rocksdb/log_replay.h"
 #include "engine/rocksdb/record_snapshot.h"
 
 #include <rocksdb/db.h>
@@ -73,12 +73,12 @@ struct FileList {
 };
 
 Result<FileList> file_list(const path& database) {
-  auto current = read_file(database / "CURRENT");
+  auto current = posix_files().read(database / "CURRENT");
   if (!current) return std::move(current).error();
   if (!*current) return Error(Errc::corrupt, (database / "CURRENT").string() + " is missing");
 
   FileList list{.current = **std::move(current), .manifest = {}};
-  auto manifest = read_file(database / list.manifest_name());
+  auto manifest = posix_files().read(database / list.manifest_name());
   if (!manifest) return std::move(manifest).error();
   if (!*manifest) {
     return Error(Errc::corrupt, (database / list.manifest_name()).string() + " is missing");
@@ -87,10 +87,33 @@ Result<FileList> file_list(const path& database) {
   return list;
 }
 
+/// A file that is held open: it can be opened again after it was deleted.
+class HeldFile {
+ public:
+  static Result<HeldFile> open(const path& file) {
+    const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return file_error("open", file, errno);
+    return HeldFile(descriptor);
+  }
+  HeldFile(HeldFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  HeldFile& operator=(HeldFile&&) = delete;
+  ~HeldFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+
+  /// A name for it that outlives its own.
+  path name() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
+
+ private:
+  explicit HeldFile(int descriptor) : descriptor_(descriptor) {}
+
+  int descriptor_;
+};
+
 Result<void> write_new(const path& file, std::string_view content) {
-  const auto created = open_file(file, O_WRONLY | O_CREAT | O_EXCL);
+  const auto created = posix_files().create(file);
   if (!created) return created.error();
-  return write_at(*created, file, content, 0);
+  return (*created)->write_at(0, content);
 }
 
 Error changes_too_fast(const path& directory) {
@@ -101,23 +124,22 @@ Error changes_too_fast(const path& directory) {
 /// Makes `shadow` a database of the same files: links to the tables and logs, copies of what says
 /// which of them belong to it. LOCK is left alone. The links go to descriptors, which the caller
 /// keeps while the shadow is used: a file that is deleted meanwhile can be opened all the same.
-Result<std::vector<File>> make_shadow(const path& database, const FileList& list,
-                                      const path& shadow) {
+Result<std::vector<HeldFile>> make_shadow(const path& database, const FileList& list,
+                                          const path& shadow) {
   std::error_code error;
   std::filesystem::create_directory(shadow, error);
   if (error) return file_error("create", shadow, error.value());
 
-  std::vector<File> files;
+  std::vector<HeldFile> files;
   std::filesystem::directory_iterator entry(database, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     const auto name = entry->path().filename();
     const auto kind = name.extension();
     if (kind != ".sst" && kind != ".log" && name != "IDENTITY") continue;
-    auto file = open_file(entry->path(), O_RDONLY);
+    auto file = HeldFile::open(entry->path());
     if (!file) return is_there(entry->path()) ? file.error() : changes_too_fast(database);
-    const path held = "/proc/self/fd/" + std::to_string(file->descriptor());
     std::error_code failed;
-    std::filesystem::create_symlink(held, shadow / name, failed);
+    std::filesystem::create_symlink(file->name(), shadow / name, failed);
     if (failed) return file_error("create", shadow / name, failed.value());
     files.push_back(*std::move(file));
   }
@@ -130,9 +152,10 @@ Result<std::vector<File>> make_shadow(const path& database, const FileList& list
 }
 
 NotedPosition read_position(const path& position) {
-  NotedPosition noted{.newest = PositionFile::read(position), .reserved = {}, .valid_slots = 0};
+  NotedPosition noted{
+      .newest = PositionFile::read(posix_files(), position), .reserved = {}, .valid_slots = 0};
   for (int i = 0; i < kSlotTries && noted.valid_slots < 2; ++i) {
-    noted.valid_slots = PositionFile::count_whole_slots(position);
+    noted.valid_slots = PositionFile::count_whole_slots(posix_files(), position);
   }
   return noted;
 }
@@ -141,24 +164,35 @@ NotedPosition read_position(const path& position) {
 void read_reservation(const path& position, NotedPosition& noted) {
   if (!noted.newest) return;
   noted.reserved = noted.newest->reserved;
-  const auto later = PositionFile::read(position);
+  const auto later = PositionFile::read(posix_files(), position);
   if (later) noted.reserved = std::max(noted.reserved, later->reserved);
 }
 
 /// The stamp of a store that somebody else has locked.
 Result<void> check_live_stamp(const path& directory) {
-  const auto is_stamped = Directory::has_stamp(directory);
+  const auto is_stamped = Directory::format(posix_files(), directory);
   if (!is_stamped) return is_stamped.error();
-  const auto is_unfinished = Directory::is_being_created(directory);
+  const auto is_unfinished = Directory::is_being_created(posix_files(), directory);
   if (!is_unfinished) return is_unfinished.error();
   if (*is_stamped && !*is_unfinished) return {};
   return Error(Errc::in_use, directory.string() + " is being created by a server: try again");
 }
 
-Result<std::unique_ptr<rocksdb::DB>> open_database(const path& database, const Log& log) {
-  auto options = database_options(log);
+/// As a server would open it: `directory` is the store's, `database` where its database is found.
+Result<std::unique_ptr<rocksdb::DB>> open_database(const path& directory, const path& database,
+                                                   const NotedPosition& noted,
+                                                   const std::string& boot_id, const Log& log) {
+  auto options = database_options(posix_files().env(), log);
   // Table files stay open, and can be read when a server has deleted them.
   options.max_open_files = -1;
+  if (noted.newest) {
+    const auto check = [&](rocksdb::DB& opened) {
+      return check_records(opened, directory, *noted.newest, boot_id);
+    };
+    auto replayed = open_replayed(options, database, check, log);
+    if (replayed) return std::move(replayed->database);
+  }
+  // No server would open it. Who only reads is shown what there is, unless a record is damaged.
   rocksdb::DB* opened = nullptr;
   const auto status = rocksdb::DB::OpenForReadOnly(options, database.string(), &opened);
   std::unique_ptr<rocksdb::DB> owned(opened);
@@ -213,11 +247,12 @@ class StoreReader::Records final : public core::Snapshot {
   const path shown_;  // where the files are, if the database was opened through links
 };
 
-StoreReader::StoreReader(path directory, std::optional<Directory> shared, NotedPosition noted,
-                         std::unique_ptr<Records> records)
+StoreReader::StoreReader(path directory, std::optional<Directory> shared, std::uint64_t format,
+                         NotedPosition noted, std::unique_ptr<Records> records)
     : directory_(std::move(directory)),
       shared_(std::move(shared)),
       is_live_(!shared_),
+      format_(format),
       noted_(std::move(noted)),
       records_(std::move(records)),
       clock_(system_clock()),
@@ -239,7 +274,7 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open(const path& directory, co
 
   const auto until = std::chrono::steady_clock::now() + kPatience;
   while (true) {
-    auto shared = Directory::share(directory);
+    auto shared = Directory::share(posix_files(), directory);
     if (shared) return open_stopped(*std::move(shared), log);
     if (shared.error().code() != Errc::in_use) {
       if (is_there(directory / "lock")) return std::move(shared).error();
@@ -266,12 +301,16 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open_stopped(Directory directo
 
   auto noted = read_position(directory.position());
   read_reservation(directory.position(), noted);
-  auto database = open_database(directory.database(), log);
+  auto database =
+      open_database(directory.path(), directory.database(), noted, system_clock()->boot_id(), log);
   if (!database) return about(directory.database(), database.error());
 
   auto where = directory.path();
+  const auto format = Directory::format(posix_files(), where);
+  if (!format) return format.error();
   auto records = std::make_unique<Records>(*std::move(database), directory.database());
   return std::unique_ptr<StoreReader>(new StoreReader(std::move(where), std::move(directory),
+                                                      format->value_or(core::kFormat),
                                                       std::move(noted), std::move(records)));
 }
 
@@ -299,12 +338,15 @@ Result<std::unique_ptr<StoreReader>> StoreReader::open_live(const path& director
   if (before->current != after->current || before->manifest != after->manifest) {
     return changes_too_fast(directory);
   }
-  auto database = open_database(shadow, log);
+  auto database = open_database(directory, shadow, noted, system_clock()->boot_id(), log);
   if (!database) return about_database(directory / "db", shadow, database.error());
   read_reservation(directory / "position", noted);
+  // After the records, as they may have layouts of no older format than it says then.
+  const auto format = Directory::format(posix_files(), directory);
+  if (!format) return format.error();
 
   std::unique_ptr<StoreReader> reader(
-      new StoreReader(directory, std::nullopt, std::move(noted),
+      new StoreReader(directory, std::nullopt, format->value_or(core::kFormat), std::move(noted),
                       std::make_unique<Records>(*std::move(database), directory / "db")));
   // A server that is just starting on a store may not have written its first group yet.
   const auto meta = reader->meta();
@@ -365,26 +407,84 @@ bool StoreReader::may_have_lost() const {
   return noted_.newest && noted_.newest->may_have_lost(clock_->boot_id());
 }
 
-LeaseStanding StoreReader::standing(const StoredMeta& meta, const core::LeaseRecord& lease) const {
+Result<core::Lease> StoreReader::lease(std::string_view name, core::LeaseRecord record) {
+  std::vector<core::GrantRecord> others;
+  if (record.others > 0) {
+    std::optional<Error> damage;
+    const auto prefix = core::grants_prefix(name);
+    const auto scanned =
+        records_->scan(prefix, [&](std::string_view place, std::string_view bytes) {
+          if (!place.starts_with(prefix)) return false;
+          auto grant = core::decode_grant(place, bytes);
+          if (!grant) {
+            damage = about(directory_ / "db", grant.error());
+            return false;
+          }
+          others.push_back(*std::move(grant));
+          return true;
+        });
+    if (damage) return *std::move(damage);
+    if (!scanned) return scanned.error();
+  }
+  if (others.size() != record.others) {
+    return about(directory_ / "db",
+                 {Errc::corrupt, "record " + escaped(core::lease_place(name)) + " counts " +
+                                     std::to_string(record.others) + " further grants, but " +
+                                     std::to_string(others.size()) + " are there"});
+  }
+  return core::Lease(std::move(record), std::move(others));
+}
+
+core::Boots StoreReader::boots(const StoredMeta& meta) const {
   auto boots = meta.identity.boots;
   boots.enter(clock_->boot_id(), now_, meta.position.clock);
+  return boots;
+}
 
-  switch (core::standing(&lease, meta.allocator.floor, boots, now_)) {
-    case core::Standing::held:
-      return {.state = "held", .remaining = core::remaining(lease, boots, now_)};
-    case core::Standing::never_held:
-    case core::Standing::expired:
-      return {.state = "expired", .remaining = std::nullopt};
-    case core::Standing::fenced_off:
-      return {.state = "floor", .remaining = std::nullopt};
-    case core::Standing::closed:
-      break;
+core::GrantEnd StoreReader::end_of(const core::GrantRecord& grant, const StoredMeta& meta,
+                                   const core::Boots& boots) const {
+  // Only the writer knows its sessions, and it writes down what ends with them.
+  auto seen = grant;
+  seen.origin.session = 0;
+  const core::Sessions no_sessions;
+  const bool has_writer = is_live_ && noted_.newest;
+  return core::standing(seen, {.floor = meta.allocator.floor,
+                               .boots = boots,
+                               .sessions = no_sessions,
+                               .process = has_writer ? noted_.newest->process : 0,
+                               .now = now_});
+}
+
+GrantStanding StoreReader::standing(const StoredMeta& meta, const core::GrantRecord& grant) const {
+  if (grant.token < meta.allocator.floor) return {.state = "floor", .remaining = std::nullopt};
+  const auto boots = this->boots(meta);
+  const auto end = end_of(grant, meta, boots);
+  if (end != core::GrantEnd::open) {
+    return {.state = core::reason_of(end), .remaining = std::nullopt};
   }
-  if (lease.end == core::GrantEnd::revoked) return {.state = "revoked", .remaining = std::nullopt};
-  if (lease.end == core::GrantEnd::disconnected) {
-    return {.state = "disconnected", .remaining = std::nullopt};
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(core::end_of_time(grant, boots) - now_);
+  return {.state = "held", .remaining = std::min(left, grant.ttl)};
+}
+
+std::chrono::milliseconds StoreReader::blocked(const StoredMeta& meta,
+                                               const core::Lease& lease) const {
+  if (lease.fence() < meta.allocator.floor) return {};
+  const auto boots = this->boots(meta);
+  std::chrono::nanoseconds until{0};
+  if (lease.block().count() > 0) {
+    until = boots.resolve(lease.blocked(), lease.block()).value_or(until);
   }
-  return {.state = "released", .remaining = std::nullopt};
+  // An expiry that nobody noticed yet blocks from the moment at which the time was over.
+  const auto add = [&](const core::GrantRecord& grant) {
+    const bool is_noticed = grant.end != core::GrantEnd::open;
+    if (is_noticed || end_of(grant, meta, boots) != core::GrantEnd::expired) return;
+    until = std::max(until, core::end_of_time(grant, boots) + grant.delay);
+  };
+  for (const auto& grant : lease.others()) add(grant);
+  add(lease.newest());
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(until - now_),
+                  std::chrono::milliseconds(0));
 }
 
 SizesOnDisk StoreReader::sizes() const {
@@ -419,7 +519,7 @@ StoreReader::TablesChecked StoreReader::check_tables(
   std::uint64_t done = 0;
   for (const auto& file : files) {
     const path name = directory_ / "db" / path(file.relative_filename);
-    rocksdb::SstFileReader table(database_options({}));
+    rocksdb::SstFileReader table(database_options(posix_files().env(), {}));
     auto status = table.Open(name.string());
     if (status.ok()) status = table.VerifyChecksum();
     const bool is_gone = is_live_ && !is_there(name);

@@ -16,6 +16,7 @@
 #pragma once
 
 #include "engine/core/backend.h"
+#include "engine/core/lease.h"
 #include "engine/core/record.h"
 #include "engine/rocksdb/directory.h"
 #include "engine/rocksdb/position_file.h"
@@ -60,12 +61,12 @@ struct SizesOnDisk {
   std::uint64_t total() const { return tables + logs + other + position; }
 };
 
-/// How a lease stands, in words.
-struct LeaseStanding {
+/// How a grant stands, in words.
+struct GrantStanding {
   /// `held`, `expired`, `released`, `revoked`, `disconnected`; `floor`: the floor was lifted above
   /// it, as if it had never been.
   std::string_view state;
-  /// Of a held lease. After a reboot that no server has seen yet, what it would have if one started
+  /// Of a held one. After a reboot that no server has seen yet, what it would have if one started
   /// now: its whole ttl.
   std::optional<std::chrono::milliseconds> remaining;
 };
@@ -87,6 +88,8 @@ class StoreReader {
   /// Whether a server (or an embedded store) was using the directory when it was opened.
   bool is_live() const { return is_live_; }
   const std::filesystem::path& directory() const { return directory_; }
+  /// What the stamp says. A writer that opened it since may have raised it.
+  std::uint64_t format() const { return format_; }
 
   /// All records. Block checksums are verified as they are read. Scanning is streaming: what was
   /// read is not kept.
@@ -109,8 +112,17 @@ class StoreReader {
   /// Whether the position file was last written in the running boot of the machine.
   bool is_same_boot() const;
 
-  /// By one reading of the clock, taken at the opening.
-  LeaseStanding standing(const StoredMeta& meta, const core::LeaseRecord& lease) const;
+  /// The lease `name` with its further grants.
+  /// Errors: corrupt, a grant is damaged, or there are not as many as `record` counts.
+  Result<core::Lease> lease(std::string_view name, core::LeaseRecord record);
+
+  // By one reading of the clock, taken at the opening.
+
+  /// A bound grant of a process that has ended is `disconnected`, although nobody noticed yet.
+  GrantStanding standing(const StoredMeta& meta, const core::GrantRecord& grant) const;
+
+  /// How long nobody new can be granted the name, by a DELAY; zero: not at all.
+  std::chrono::milliseconds blocked(const StoredMeta& meta, const core::Lease& lease) const;
 
   /// The sizes as they are now.
   SizesOnDisk sizes() const;
@@ -130,16 +142,22 @@ class StoreReader {
  private:
   class Records;
 
-  StoreReader(std::filesystem::path directory, std::optional<Directory> shared, NotedPosition noted,
-              std::unique_ptr<Records> records);
+  StoreReader(std::filesystem::path directory, std::optional<Directory> shared,
+              std::uint64_t format, NotedPosition noted, std::unique_ptr<Records> records);
 
   static Result<std::unique_ptr<StoreReader>> open_stopped(Directory directory, const Log& log);
   static Result<std::unique_ptr<StoreReader>> open_live(const std::filesystem::path& directory,
                                                         const Log& log);
 
+  /// The boots as a server would have them that started now.
+  core::Boots boots(const StoredMeta& meta) const;
+  core::GrantEnd end_of(const core::GrantRecord& grant, const StoredMeta& meta,
+                        const core::Boots& boots) const;
+
   const std::filesystem::path directory_;
   const std::optional<Directory> shared_;  // holds the lock; nullopt: live
   const bool is_live_;
+  const std::uint64_t format_;
   const NotedPosition noted_;
   const std::unique_ptr<Records> records_;
   const std::shared_ptr<Clock> clock_;

@@ -41,6 +41,14 @@ std::string usage_of(const Argument& argument) {
   return text;
 }
 
+Result<std::chrono::milliseconds> parse_milliseconds(std::string_view what, std::string_view text,
+                                                     std::uint64_t low,
+                                                     std::chrono::milliseconds high) {
+  const auto number = parse_number(what, text, low, static_cast<std::uint64_t>(high.count()));
+  if (!number) return number.error();
+  return std::chrono::milliseconds(*number);
+}
+
 }  // namespace
 
 bool same_word(std::string_view a, std::string_view b) {
@@ -58,10 +66,26 @@ Result<Token> parse_token(std::string_view text) {
   return Token(*number);
 }
 
+Result<Token> parse_token_or_none(std::string_view text) {
+  const auto number = parse_decimal(text, Token::kMax);
+  if (!number) {
+    return Error(Errc::invalid,
+                 fmt::format("invalid token '{}', expected a decimal number from 1 to {}, or 0",
+                             escaped(text), Token::kMax));
+  }
+  return Token(*number);
+}
+
 Result<std::chrono::milliseconds> parse_ttl(std::string_view text) {
-  const auto number = parse_number("ttl", text, 1, Limits::kMaxTtl.count());
-  if (!number) return number.error();
-  return std::chrono::milliseconds(*number);
+  return parse_milliseconds("ttl", text, 1, Limits::kMaxTtl);
+}
+
+Result<std::chrono::milliseconds> parse_wait(std::string_view what, std::string_view text) {
+  return parse_milliseconds(what, text, 0, Limits::kMaxWait);
+}
+
+Result<std::chrono::milliseconds> parse_delay(std::string_view text) {
+  return parse_milliseconds("delay", text, 0, Limits::kMaxDelay);
 }
 
 Result<std::uint64_t> parse_number(std::string_view what, std::string_view text, std::uint64_t low,

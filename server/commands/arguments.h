@@ -25,8 +25,17 @@ bool same_word(std::string_view a, std::string_view b);
 /// A token, 1 to 2^63-1. Errors: invalid.
 Result<Token> parse_token(std::string_view text);
 
+/// The same, or 0 for none. Errors: invalid.
+Result<Token> parse_token_or_none(std::string_view text);
+
 /// A lease's time, 1 ms to Limits::kMaxTtl. Errors: invalid.
 Result<std::chrono::milliseconds> parse_ttl(std::string_view text);
+
+/// How long to wait, 0 to Limits::kMaxWait; `what` names it in the error. Errors: invalid.
+Result<std::chrono::milliseconds> parse_wait(std::string_view what, std::string_view text);
+
+/// How long a name stays blocked, 0 to Limits::kMaxDelay. Errors: invalid.
+Result<std::chrono::milliseconds> parse_delay(std::string_view text);
 
 /// A plain decimal from `low` to `high`; `what` names it in the error. Errors: invalid.
 Result<std::uint64_t> parse_number(std::string_view what, std::string_view text, std::uint64_t low,

@@ -35,6 +35,8 @@ using Format = std::function<void(resp::ReplyWriter&, Reply&)>;
 struct StoreCall {
   Command command;
   Format format;
+  /// Instead of the command: begins work that answers once, from any thread.
+  std::function<void(const std::function<void(Result<Reply>)>& done)> work = {};
 };
 
 /// nullopt: the handler has replied itself.
@@ -106,6 +108,7 @@ struct CommandSpec {
   /// Looks at the store past its queue: it has to wait for the writes that the same client sent
   /// before it, or a pipeline would not see its own effects.
   bool after_writes = false;
+  bool may_wait = false;  ///< May take as long as its caller allows: `blocking` in COMMAND.
 };
 
 }  // namespace fencekv::server

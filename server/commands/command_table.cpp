@@ -78,7 +78,9 @@ constexpr Refusal kRefusals[] = {
     {"ERR scripts are not supported: use FENCE.SET with IFVER, and LEASE.ACQUIRE for a lock",
      kScripts},
     {"ERR transactions are not supported: use FENCE.MSET, or FENCE.SET with IFVER", kTransactions},
-    {"ERR publish and subscribe are not supported: look at a lease with LEASE.INFO", kPublishers},
+    {"ERR publish and subscribe are not supported: for changes of leases use LEASE.WATCH, or "
+     "LEASE.WAIT",
+     kPublishers},
     {"ERR this server does not replicate by the Redis protocol", kReplication},
     {"ERR KEYS would hold up all other clients: use SCAN 0 MATCH pattern", kLists},
 };
@@ -88,7 +90,7 @@ constexpr Refusal kRefusals[] = {
 std::vector<const CommandSpec*> all_commands() {
   std::vector<const CommandSpec*> all;
   for (const auto family : {fence_commands(), lease_commands(), read_commands(),
-                            connection_commands(), server_commands()}) {
+                            connection_commands(), store_commands(), server_commands()}) {
     for (const CommandSpec& spec : family) all.push_back(&spec);
   }
   return all;

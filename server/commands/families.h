@@ -13,6 +13,7 @@ std::span<const CommandSpec> fence_commands();       ///< FENCE.*
 std::span<const CommandSpec> lease_commands();       ///< LEASE.*
 std::span<const CommandSpec> read_commands();        ///< GET, SCAN …: plain reads.
 std::span<const CommandSpec> connection_commands();  ///< HELLO, AUTH, CLIENT …
+std::span<const CommandSpec> store_commands();       ///< STORE.*
 std::span<const CommandSpec> server_commands();      ///< INFO, CONFIG, COMMAND, ACL …
 
 }  // namespace fencekv::server

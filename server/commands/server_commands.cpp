@@ -5,6 +5,7 @@
 #include "server/commands/command_table.h"
 #include "server/commands/families.h"
 #include "server/commands/glob.h"
+#include "server/storage_watch.h"
 
 #include <fmt/format.h>
 
@@ -44,13 +45,15 @@ std::string server_section(const Context& server) {
 }
 
 std::string clients_section(const Context& server) {
-  return fmt::format("connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:0\r\n",
-                     server.clients.size(), server.options.max_connections);
+  return fmt::format("connected_clients:{}\r\nmaxclients:{}\r\nblocked_clients:{}\r\n",
+                     server.clients.size(), server.options.max_connections,
+                     server.store.stats().waiting);
 }
 
-std::string memory_section(const Context&) {
+std::string memory_section(const Context& server) {
   const auto bytes = resident_bytes();
-  return fmt::format("used_memory:{}\r\nused_memory_rss:{}\r\nmaxmemory:0\r\n", bytes, bytes);
+  return fmt::format("used_memory:{}\r\nused_memory_rss:{}\r\nmaxmemory:0\r\nmemory_budget:{}\r\n",
+                     bytes, bytes, server.store.options().memory_budget);
 }
 
 std::string persistence_section(const Context& server) {
@@ -97,18 +100,43 @@ std::string_view name_of(UnguardedTokens tokens) {
   return "issued";
 }
 
+/// A reason, as one line of INFO.
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
+  return text;
+}
+
+/// Whether disk and clock do what they are for, and what was found on the disk.
+std::string storage_lines(const Context& server, const StoreStats& stats) {
+  return fmt::format(
+      "ready:{}\r\nstorage_in_flight_ms:{}\r\nclock_stands_still:{}\r\n"
+      "disk_space:{}\r\ndisk_free:{}\r\n"
+      "soft_disk_floor:{}\r\nhard_disk_floor:{}\r\nscrub_last:{}\r\nscrub_last_records:{}\r\n"
+      "scrub_last_bytes:{}\r\nscrub_problems:{}\r\n{}",
+      is_ready(server.store, server.options) ? 1 : 0, stats.in_flight.count(),
+      stats.clock_stands_still ? 1 : 0, to_string(stats.space), stats.free_bytes,
+      stats.soft_disk_floor, stats.hard_disk_floor, stats.scrubbed.count(), stats.scrubbed_records,
+      stats.scrubbed_bytes, stats.scrub_problems,
+      stats.ailment ? fmt::format("ailment:{}\r\n", one_line(*stats.ailment)) : std::string());
+}
+
 std::string fencekv_section(const Context& server) {
   const StoreStats stats = server.store.stats();
   const Options& options = server.store.options();
   const auto refusal = server.store.refuses_writes();
   return fmt::format(
       "incarnation:{}\r\nnewest_token:{}\r\nfloor:{}\r\nlive_keys:{}\r\ntombstones:{}\r\n"
-      "lease_names:{}\r\nepoch:{}\r\ngroups:{}\r\ndurability:{}\r\nunguarded_tokens:{}\r\n"
-      "max_value_bytes:{}\r\naccepts_writes:{}\r\n{}",
+      "lease_names:{}\r\nwaiting:{}\r\nsessions:{}\r\nepoch:{}\r\ngroups:{}\r\ndurability:{}"
+      "\r\nunguarded_tokens:{}\r\n"
+      "max_value_bytes:{}\r\naccepts_writes:{}\r\n{}{}",
       stats.incarnation, stats.newest.number(), stats.floor.number(), stats.live_keys,
-      stats.tombstones, stats.lease_names, stats.epoch, stats.groups, name_of(options.durability),
-      name_of(options.unguarded_tokens), options.max_value_bytes, refusal ? 0 : 1,
-      refusal ? fmt::format("refuses_writes:{}\r\n", escaped(*refusal)) : std::string());
+      stats.tombstones, stats.lease_names, stats.waiting, stats.sessions, stats.epoch, stats.groups,
+      name_of(options.durability), name_of(options.unguarded_tokens), options.max_value_bytes,
+      refusal ? 0 : 1,
+      refusal ? fmt::format("refuses_writes:{}\r\n", one_line(*refusal)) : std::string(),
+      storage_lines(server, stats));
 }
 
 struct Section {
@@ -149,7 +177,11 @@ Outcome describe_server(Call& call) {
 /// What is set, by our names and by those of Redis that clients ask for. No secret is in it.
 std::vector<std::pair<std::string_view, std::string>> settings_of(const Context& server) {
   const ServerOptions& options = server.options;
-  const auto idle = std::chrono::duration_cast<std::chrono::seconds>(options.idle_timeout);
+  // As it is opened: with what was left to the store.
+  const Options& opened = server.store.options();
+  const auto seconds = [](auto time) {
+    return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+  };
   const auto text = [](auto number) { return fmt::format("{}", number); };
   return {
       {"appendfsync", options.store.durability == Durability::sync ? "always" : "no"},
@@ -158,19 +190,32 @@ std::vector<std::pair<std::string_view, std::string>> settings_of(const Context&
       {"databases", "1"},
       {"dir", options.dir.string()},
       {"durability", std::string(name_of(options.store.durability))},
+      {"fence_cache_bytes", text(opened.fence_cache_bytes.value_or(0))},
+      {"fence_retention_s", text(seconds(options.store.fence_retention))},
+      {"hard_disk_floor", text(server.store.stats().hard_disk_floor)},
       {"idle_timeout_ms", text(options.idle_timeout.count())},
       {"io_threads", text(options.io_threads)},
+      {"max_buffer_bytes", text(options.max_buffer_bytes)},
       {"max_connections", text(options.max_connections)},
       {"max_value_bytes", text(options.store.max_value_bytes)},
+      {"max_waiting", text(options.store.max_waiting)},
       {"maxclients", text(options.max_connections)},
       {"maxmemory", "0"},
       {"maxmemory-policy", "noeviction"},
+      {"memory_budget", text(opened.memory_budget)},
       {"port", text(std::max(0, server.port.load()))},
       {"proto-max-bulk-len", text(resp::RequestLimits().argument_bytes)},
+      {"read_cache_bytes", text(opened.read_cache_bytes.value_or(0))},
+      {"reclaim_interval_s", text(seconds(options.store.reclaim_interval))},
       {"replica-read-only", "yes"},
       {"save", ""},
+      {"scrub_interval_s", text(seconds(options.store.scrub_interval))},
+      {"scrub_rate", text(options.store.scrub_bytes_per_second)},
       {"slave-read-only", "yes"},
-      {"timeout", text(idle.count())},
+      {"soft_disk_floor", text(server.store.stats().soft_disk_floor)},
+      {"stall_exit_ms", text(options.stall_exit.count())},
+      {"stall_warning_ms", text(options.stall_warning.count())},
+      {"timeout", text(seconds(options.idle_timeout))},
       {"unguarded_tokens", std::string(name_of(options.store.unguarded_tokens))},
       {"unixsocket", options.unix_path.string()},
   };
@@ -222,6 +267,7 @@ std::vector<std::string_view> flags_of(const CommandSpec& spec) {
   if (spec.access == Access::write) flags.push_back("write");
   if (spec.access == Access::read) flags.push_back("readonly");
   if (spec.access == Access::admin) flags.push_back("admin");
+  if (spec.may_wait) flags.push_back("blocking");
   if (spec.before_auth) flags.push_back("no_auth");
   if (spec.keys.count_at != 0) flags.push_back("movablekeys");
   return flags;

@@ -3,6 +3,8 @@
 
 #include "server/resp/decimal.h"
 
+#include <cassert>
+
 namespace fencekv::resp {
 namespace {
 
@@ -75,6 +77,11 @@ void ReplyWriter::map(std::size_t pairs) {
 
 void ReplyWriter::set(std::size_t parts) {
   append_header(out_, protocol_ == Protocol::resp2 ? '*' : '~', parts);
+}
+
+void ReplyWriter::push(std::size_t parts) {
+  assert(protocol_ == Protocol::resp3);
+  append_header(out_, '>', parts);
 }
 
 }  // namespace fencekv::resp

@@ -31,6 +31,9 @@ class ReplyWriter {
   void array(std::size_t parts);              ///< Header; `parts` replies follow.
   void map(std::size_t pairs);                ///< RESP3 `%n`; RESP2 `*2n`. 2·pairs replies follow.
   void set(std::size_t parts);                ///< RESP3 `~n`; RESP2 an array.
+  /// RESP3 `>n`: no reply, but news that may come before or after any reply. Not for RESP2, whose
+  /// clients would take it for the reply to their request.
+  void push(std::size_t parts);
 
  private:
   std::string& out_;

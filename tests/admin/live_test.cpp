@@ -90,7 +90,9 @@ void dump_under_load(const Options& options, std::size_t value_bytes, int dumps)
   const auto store = open_store(directory, options);
   ASSERT_TRUE(store);
   PairWriters writers(*store, value_bytes);
-  while (writers.acknowledged(kPairs - 1) == 0) std::this_thread::yield();
+  for (int pair = 0; pair < kPairs; ++pair) {
+    while (writers.acknowledged(pair) == 0) std::this_thread::yield();
+  }
 
   std::uint64_t last_position = 0;
   for (int i = 0; i < dumps; ++i) {

@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -96,8 +98,8 @@ void move_into_tables(const fs::path& directory) {
   open_store(directory).reset();
 }
 
-void plant(const fs::path& directory, std::vector<core::Put> puts) {
-  auto taken = rocks::Directory::take(directory);
+void plant(const fs::path& directory, const std::vector<core::Put>& puts) {
+  auto taken = rocks::Directory::take(rocks::posix_files(), directory);
   ASSERT_TRUE(taken) << taken.error().line();
   auto backend = rocks::RocksBackend::open(*std::move(taken), false, Durability::sync,
                                            system_clock()->boot_id(), {});
@@ -111,10 +113,9 @@ void plant(const fs::path& directory, std::vector<core::Put> puts) {
   batch.position = *core::decode_position(core::kPositionKey, read(core::kPositionKey));
   ++batch.position.n;
   const auto allocator = core::decode_allocator(core::kAllocatorKey, read(core::kAllocatorKey));
-  batch.puts.push_back({.place = std::string(core::kPositionKey),
-                        .bytes = core::encode(core::kPositionKey, batch.position)});
+  batch.puts.add(core::kPositionKey, {}, batch.position);
   // Later ones win, so that the position itself can be planted.
-  std::move(puts.begin(), puts.end(), std::back_inserter(batch.puts));
+  for (const auto& put : puts) batch.puts.add(put.place, put.bytes);
   ASSERT_EQ((*backend)->commit(batch), core::Outcome::committed);
   (*backend)->close(allocator->newest);
 }
@@ -127,6 +128,20 @@ std::map<std::string, std::string> contents(const fs::path& directory) {
     found[name] = entry.is_regular_file() ? times + "\n" + read_whole(entry.path()) : times;
   }
   return found;
+}
+
+std::map<std::string, std::string> settled_contents(const fs::path& directory) {
+  constexpr std::chrono::milliseconds kQuiet{500};
+  constexpr int kTries = 60;
+
+  auto before = contents(directory);
+  for (int tried = 0; tried < kTries; ++tried) {
+    std::this_thread::sleep_for(kQuiet);
+    auto now = contents(directory);
+    if (now == before) break;
+    before = std::move(now);
+  }
+  return before;
 }
 
 std::vector<fs::path> database_files(const fs::path& directory, std::string_view extension) {
@@ -168,17 +183,21 @@ Dump parse_dump(const std::string& lines) {
       return dump;
     }
     const auto kind = json.value("kind", "");
+    const auto named = [&json](const std::string& field) {
+      return json.contains(field) ? json[field].get<std::string>()
+                                  : "base64:" + json[field + "_base64"].get<std::string>();
+    };
     if (json.contains("dump")) {
       EXPECT_TRUE(dump.header.is_null());
       dump.header = json;
     } else if (kind == "key") {
-      auto key = json.contains("key") ? json["key"].get<std::string>()
-                                      : "base64:" + json["key_base64"].get<std::string>();
-      EXPECT_TRUE(dump.keys.emplace(std::move(key), json).second) << line;
+      EXPECT_TRUE(dump.keys.emplace(named("key"), json).second) << line;
     } else if (kind == "lease") {
-      EXPECT_TRUE(dump.leases.emplace(json.value("name", ""), json).second) << line;
+      EXPECT_TRUE(dump.leases.emplace(named("name"), json).second) << line;
     } else if (kind == "end") {
       EXPECT_TRUE(dump.trailer.is_null());
+      dump.sha256 = json.value("sha256", "");
+      json.erase("sha256");
       dump.trailer = json;
     } else {
       ADD_FAILURE() << "unknown line: " << line.substr(0, 200);

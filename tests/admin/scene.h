@@ -54,10 +54,13 @@ void move_into_tables(const std::filesystem::path& directory);
 
 /// Puts records into a stopped store past all rules, in one group. What the position record counts
 /// stays as it was.
-void plant(const std::filesystem::path& directory, std::vector<core::Put> puts);
+void plant(const std::filesystem::path& directory, const std::vector<core::Put>& puts);
 
 /// Everything below a directory: path and content of each file, name of each directory.
 std::map<std::string, std::string> contents(const std::filesystem::path& directory);
+/// The same of a store that has just been opened, once RocksDB has taken away the files of before:
+/// it does so by itself, when nobody reads them any more.
+std::map<std::string, std::string> settled_contents(const std::filesystem::path& directory);
 
 /// The files below DIR/db that end so.
 std::vector<std::filesystem::path> database_files(const std::filesystem::path& directory,
@@ -71,8 +74,9 @@ void flip_byte(const std::filesystem::path& file, std::size_t offset);
 struct Dump {
   nlohmann::json header;
   std::map<std::string, nlohmann::json> keys;    ///< By `key`, or `base64:` and `key_base64`.
-  std::map<std::string, nlohmann::json> leases;  ///< By `name`.
-  nlohmann::json trailer;                        ///< null: the dump was cut off.
+  std::map<std::string, nlohmann::json> leases;  ///< By `name`, likewise.
+  nlohmann::json trailer;                        ///< Without `sha256`; null: the dump was cut off.
+  std::string sha256;                            ///< What the trailer says of the lines before it.
 };
 Dump parse_dump(const std::string& lines);
 

@@ -57,7 +57,7 @@ json to_json(const redisReply& reply) {
       return parts;
     }
     case REDIS_REPLY_ERROR:
-      return {{"error", to_text(reply.str, reply.len)}};
+      return "error:" + to_text(reply.str, reply.len);
     default:
       return to_text(reply.str, reply.len);
   }
@@ -95,10 +95,10 @@ int main(int argc, char** argv) {
       return 1;
     }
     const auto& answer = *static_cast<const redisReply*>(reply.get());
-    std::cout << (answer.type == REDIS_REPLY_ERROR ? to_json(answer)
-                                                   : json{{"reply", to_json(answer)}})
-                     .dump()
-              << std::endl;
+    const auto line_back = answer.type == REDIS_REPLY_ERROR
+                               ? json{{"error", to_text(answer.str, answer.len)}}
+                               : json{{"reply", to_json(answer)}};
+    std::cout << line_back.dump() << std::endl;
   }
   return 0;
 }

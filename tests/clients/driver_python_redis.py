@@ -16,6 +16,14 @@ if protocol != "2" and int(redis.__version__.split(".")[0]) < 5:
     print(f"python3-redis {redis.__version__} speaks RESP2 only")
     sys.exit(77)
 options = {} if protocol == "2" else {"protocol": 3}
+
+
+def plain(reply):
+    if isinstance(reply, redis.ResponseError):
+        return f"error:{reply}"
+    return [plain(part) for part in reply] if isinstance(reply, list) else reply
+
+
 store = redis.Redis(host=host, port=int(port), encoding="latin-1", decode_responses=True,
                     single_connection_client=True, client_name="conformance", **options)
 for line in sys.stdin:
@@ -23,7 +31,7 @@ for line in sys.stdin:
     try:
         # raw: what redis-py makes of a reply by the command's name is its own affair.
         store.response_callbacks.clear()
-        answer = {"reply": store.execute_command(command, *rest)}
+        answer = {"reply": plain(store.execute_command(command, *rest))}
     except redis.ResponseError as error:
         answer = {"error": str(error)}
     print(json.dumps(answer), flush=True)

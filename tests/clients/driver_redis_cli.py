@@ -3,6 +3,7 @@
 """Driver for redis-cli: one call a command, its JSON output taken as the reply."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,5 +24,6 @@ for line in sys.stdin:
     elif words[0] == "INFO":  # Which redis-cli prints as it is, in any mode.
         answer = {"reply": done.stdout}
     else:
-        answer = {"reply": json.loads(done.stdout)}
+        # An error within an array is printed as error:"…", which is no JSON.
+        answer = {"reply": json.loads(re.sub(r'(?<=[\[,])error:"', '"error:', done.stdout))}
     print(json.dumps(answer), flush=True)

@@ -20,13 +20,13 @@ def skip(reason):
 
 
 @contextlib.contextmanager
-def live_server(binary, *flags, directory=None):
-    """Yields (host, port, process). Ends the server with SIGTERM and expects exit code 0."""
+def live_server(binary, *flags, directory=None, environment=None):
+    """Yields (host, port, process). `environment` is added to that of the test. Ends the server with SIGTERM and expects exit code 0."""
     folder = tempfile.mkdtemp(prefix="fencekv-test-")
     log = open(os.path.join(folder, "log"), "w+", encoding="utf-8")
     process = subprocess.Popen(
         [binary, "--dir", directory or os.path.join(folder, "store"), "--port", "0", *flags],
-        stdout=subprocess.PIPE, stderr=log, text=True)
+        stdout=subprocess.PIPE, stderr=log, text=True, env={**os.environ, **(environment or {})})
     late = threading.Timer(READY_S, process.kill)
     late.start()
     try:

@@ -7,8 +7,9 @@
 The driver is a small program around the client under test. It is started with HOST PORT PROTOCOL
 behind its arguments, connects, and then answers each line of its standard input, a JSON array of
 strings (a command), with one line: {"reply": ...} as the client hands it to its user, or {"error":
-"the text as the client hands it to its user"}. Bytes travel as the characters U+0000 to U+00FF. What
-to send and what to expect is decided here, once for all clients.
+"the text as the client hands it to its user"}. An error within an array is a string, error:TEXT.
+Bytes travel as the characters U+0000 to U+00FF. What to send and what to expect is decided here, once
+for all clients.
 
 A driver that exits with 77 has no client to test: the test is skipped, with the driver's reason.
 """
@@ -68,7 +69,7 @@ def filled(word, known):
 def run_case(case, ask, protocol, known):
     """Sends one case. Returns what is wrong with the answer, or None."""
     answer = ask([filled(word, known) for word in case["send"]])
-    if "error" in case:
+    if "error" in case and f"resp{protocol}" not in case:
         wanted = re.sub(r"\$\w+", lambda m: filled(m[0], known), case["error"])
         text = answer.get("error")
         # Clients strip a leading `ERR `, and some name themselves in front.

@@ -4,13 +4,63 @@
 #include "tests/contract/lives.h"
 #include "tests/contract/world.h"
 
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace fencekv::testing {
 namespace {
+
+class EmbeddedUser final : public User {
+ public:
+  EmbeddedUser(Store& store, const std::string& name)
+      : store_(store), name_(std::make_shared<const std::string>(name)) {
+    session_.emplace(store, [this](const LeaseEvent& event) {
+      const std::lock_guard lock(mutex_);
+      events_.push_back(event);
+      ++events_so_far_;
+    });
+    id_ = session_->id();
+  }
+
+  Result<Reply> run(Command command) override {
+    return store_.run(std::move(command), {.name = name_, .session = id_});
+  }
+
+  Submitted submit(Command command) override {
+    Submitted submitted;
+    submitted.ticket = store_.enqueue(
+        std::move(command),
+        [answer = submitted.answer](Result<Reply> reply) { answer->set(std::move(reply)); },
+        {.name = name_, .session = id_});
+    return submitted;
+  }
+
+  void cancel(const Submitted& submitted) override { store_.cancel(submitted.ticket); }
+
+  std::vector<LeaseEvent> take_events() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  std::size_t events_so_far() const override {
+    const std::lock_guard lock(mutex_);
+    return events_so_far_;
+  }
+
+  void leave() override { session_.reset(); }
+
+ private:
+  Store& store_;
+  const ClientName name_;
+  std::uint64_t id_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<LeaseEvent> events_;  // guarded by mutex_
+  std::size_t events_so_far_ = 0;   // guarded by mutex_
+  std::optional<Session> session_;  // Last: ends before what its events go to.
+};
 
 /// The calling thread asks the store itself.
 class EmbeddedWorld : public World {
@@ -22,18 +72,32 @@ class EmbeddedWorld : public World {
   Result<std::vector<LeaseState>> leases() override {
     return all_of<LeaseState>([this](const auto& after) { return store_->list_leases(after, 2); });
   }
+  Result<std::vector<LeaseState>> page_of_leases(std::size_t examine) override {
+    auto page = store_->list_leases(std::nullopt, examine);
+    if (!page) return std::move(page).error();
+    return std::move(page->items);
+  }
   Result<std::vector<std::string>> keys() override {
     return all_of<std::string>([this](const auto& after) { return store_->list_keys(after, 2); });
   }
   std::vector<Rejection> rejections() override { return store_->rejections(1000); }
   Store& store() override { return *store_; }
 
+  User& add_user(const std::string& name) override {
+    users_.push_back(std::make_unique<EmbeddedUser>(*store_, name));
+    return *users_.back();
+  }
+  bool can_cancel() const override { return true; }
+
  protected:
   void use(Result<std::unique_ptr<Store>> opened) {
     if (!opened) throw std::runtime_error(opened.error().line());
     store_ = *std::move(opened);
   }
-  void stop() { store_.reset(); }
+  void stop() {
+    for (const auto& user : users_) user->leave();
+    store_.reset();
+  }
 
  private:
   template <class Item, class NextPage>
@@ -50,6 +114,7 @@ class EmbeddedWorld : public World {
   }
 
   std::unique_ptr<Store> store_;
+  std::vector<std::unique_ptr<EmbeddedUser>> users_;  // Gone ones, too: a test may still look.
 };
 
 class MemoryWorld final : public EmbeddedWorld {

@@ -2,36 +2,180 @@
 /// A store behind a server and a client, all in this process: the session, the protocol and the
 /// client library are the real ones, only the socket is a Unix socket in a temporary directory.
 
+#include "server/resp/request_writer.h"
 #include "server/server.h"
+#include "tests/contract/lease_wire.h"
 #include "tests/contract/lives.h"
 #include "tests/contract/world.h"
 
 #include <spdlog/logger.h>
 #include <spdlog/sinks/null_sink.h>
 
+#include <cstring>
+#include <deque>
 #include <fencekv/client.h>
+#include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 namespace fencekv::testing {
 namespace {
 
+/// A connection of its own that speaks RESP3, byte for byte, with a thread that reads.
+class NetworkUser final : public User {
+ public:
+  NetworkUser(const std::string& unix_path, const std::string& name)
+      : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (unix_path.size() >= sizeof address.sun_path) throw std::runtime_error("path too long");
+    std::memcpy(address.sun_path, unix_path.data(), unix_path.size());
+    if (::connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      throw std::runtime_error("cannot connect");
+    }
+    reader_ = std::thread([this] { read(); });
+    const auto hello = send({"HELLO", "3", "SETNAME", name}, [](const resp::Value& value) {
+      return value.is_error() ? Result<Reply>(parse_error_line(value.text)) : Reply();
+    });
+    if (const auto greeted = hello->wait(); !greeted || !*greeted) {
+      throw std::runtime_error("HELLO 3 was not answered");
+    }
+  }
+  ~NetworkUser() override { leave(); }
+
+  Result<Reply> run(Command command) override {
+    auto reply = submit(std::move(command)).answer->wait();
+    if (!reply) throw std::runtime_error("no answer came");
+    return *std::move(reply);
+  }
+
+  Submitted submit(Command command) override {
+    auto request = lease_request(command);
+    if (!request) throw std::runtime_error("users only ask about leases here");
+    return {.answer = send(request->words, std::move(request->decode))};
+  }
+
+  void cancel(const Submitted&) override {
+    throw std::runtime_error("the protocol has no way to cancel");
+  }
+
+  std::vector<LeaseEvent> take_events() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  std::size_t events_so_far() const override {
+    const std::lock_guard lock(mutex_);
+    return events_so_far_;
+  }
+
+  void leave() override {
+    if (!reader_.joinable()) return;
+    ::shutdown(socket_, SHUT_RDWR);
+    reader_.join();
+    ::close(socket_);
+  }
+
+ private:
+  struct Asked {
+    std::shared_ptr<Answer> answer;
+    std::function<Result<Reply>(const resp::Value&)> decode;
+  };
+
+  std::shared_ptr<Answer> send(const std::vector<std::string>& words,
+                               std::function<Result<Reply>(const resp::Value&)> decode) {
+    std::string bytes;
+    const std::vector<std::string_view> views(words.begin(), words.end());
+    resp::write_request(bytes, views);
+
+    auto answer = std::make_shared<Answer>();
+    {
+      const std::lock_guard lock(mutex_);
+      if (is_gone_) {
+        answer->set(Error::lease_lost("disconnected"));
+        return answer;
+      }
+      asked_.push_back({answer, std::move(decode)});
+    }
+    for (std::string_view left = bytes; !left.empty();) {
+      const auto size = ::send(socket_, left.data(), left.size(), MSG_NOSIGNAL);
+      if (size <= 0) break;
+      left.remove_prefix(static_cast<std::size_t>(size));
+    }
+    return answer;
+  }
+
+  void read() {
+    resp::ReplyParser parser;
+    std::vector<char> bytes(64 * 1024);
+    for (;;) {
+      const auto size = ::recv(socket_, bytes.data(), bytes.size(), 0);
+      if (size <= 0) break;
+      parser.feed({bytes.data(), static_cast<std::size_t>(size)});
+      while (parser.next() == resp::ReplyParser::Status::reply) take(parser.reply());
+    }
+    const std::lock_guard lock(mutex_);
+    is_gone_ = true;
+    for (const auto& asked : asked_) asked.answer->set(Error::lease_lost("disconnected"));
+    asked_.clear();
+  }
+
+  void take(const resp::Value& value) {
+    const std::lock_guard lock(mutex_);
+    if (value.kind == resp::Value::Kind::push) {
+      if (auto event = lease_event(value)) {
+        events_.push_back(*std::move(event));
+        ++events_so_far_;
+      }
+      return;
+    }
+    if (asked_.empty()) return;
+    auto asked = std::move(asked_.front());
+    asked_.pop_front();
+    try {
+      asked.answer->set(asked.decode(value));
+    } catch (const std::runtime_error& wrong) {
+      asked.answer->set(Error(Errc::protocol, wrong.what()));
+    }
+  }
+
+  const int socket_;
+  mutable std::mutex mutex_;
+  bool is_gone_ = false;            // guarded by mutex_
+  std::deque<Asked> asked_;         // guarded by mutex_
+  std::vector<LeaseEvent> events_;  // guarded by mutex_
+  std::size_t events_so_far_ = 0;   // guarded by mutex_
+  std::thread reader_;
+};
+
 /// The engine's commands as the client sends them.
 class OverTheNetwork {
  public:
-  explicit OverTheNetwork(Client& client) : client_(client) {}
+  OverTheNetwork(Client& client, User& raw) : client_(client), raw_(raw) {}
 
   template <class C>
   Result<Reply> operator()(C& command) {
-    auto reply = client_.execute(std::move(command));
-    if (!reply) return std::move(reply).error();
-    return Reply(*std::move(reply));
+    // What the store cannot do for a client: nobody may give back what another was granted.
+    if constexpr (std::is_same_v<C, GiveBack>) {
+      return Error(Errc::invalid, "the protocol has no such command");
+    } else if constexpr (std::is_same_v<C, AcquireMany> || std::is_same_v<C, RenewMany> ||
+                         std::is_same_v<C, ReleaseMany> || std::is_same_v<C, ListWaiters> ||
+                         std::is_same_v<C, Await> || std::is_same_v<C, Watch> ||
+                         std::is_same_v<C, Unwatch>) {
+      return raw_.run(Command(std::move(command)));
+    } else {
+      return as_the_client_does(command);
+    }
   }
 
   // The protocol tells the new fence only.
@@ -75,7 +219,15 @@ class OverTheNetwork {
   }
 
  private:
+  template <class C>
+  Result<Reply> as_the_client_does(C& command) {
+    auto reply = client_.execute(std::move(command));
+    if (!reply) return std::move(reply).error();
+    return Reply(*std::move(reply));
+  }
+
   Client& client_;
+  User& raw_;
 };
 
 class NetworkWorld final : public World {
@@ -84,7 +236,7 @@ class NetworkWorld final : public World {
   ~NetworkWorld() override { stop(); }
 
   Result<Reply> run(Command command) override {
-    return std::visit(OverTheNetwork(*client_), command);
+    return std::visit(OverTheNetwork(*client_, *raw_), command);
   }
 
   Result<std::vector<LeaseState>> leases() override {
@@ -97,6 +249,12 @@ class NetworkWorld final : public World {
       cursor = page->cursor;
     } while (cursor != "0");
     return leases;
+  }
+
+  Result<std::vector<LeaseState>> page_of_leases(std::size_t examine) override {
+    auto page = client_->scan_leases({.cursor = "0", .match = {}, .count = examine});
+    if (!page) return std::move(page).error();
+    return std::move(page->leases);
   }
 
   Result<std::vector<std::string>> keys() override {
@@ -118,6 +276,12 @@ class NetworkWorld final : public World {
   }
 
   Store& store() override { return *store_; }
+
+  User& add_user(const std::string& name) override {
+    users_.push_back(std::make_unique<NetworkUser>(server_options_.unix_path.string(), name));
+    return *users_.back();
+  }
+  bool can_cancel() const override { return false; }
 
   void restart() override {
     stop();
@@ -150,9 +314,12 @@ class NetworkWorld final : public World {
     auto connected = Client::connect({.unix_path = server_options_.unix_path.string()});
     if (!connected) throw std::runtime_error(connected.error().line());
     client_.emplace(*std::move(connected));
+    raw_.emplace(server_options_.unix_path.string(), "raw");
   }
 
   void stop() {
+    for (const auto& user : users_) user->leave();
+    raw_.reset();
     // The connection ends with the server, so the answer does not come: only the end counts.
     static_cast<void>(client_->call({"SHUTDOWN"}));
     server_.join();
@@ -166,6 +333,8 @@ class NetworkWorld final : public World {
   std::unique_ptr<Store> store_;
   std::thread server_;
   std::optional<Client> client_;
+  std::optional<NetworkUser> raw_;
+  std::vector<std::unique_ptr<NetworkUser>> users_;  // Gone ones, too: a test may still look.
 };
 
 }  // namespace

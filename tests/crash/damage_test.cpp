@@ -3,9 +3,13 @@
 ///
 /// Each case damages a copy of one sound store, and opens it. Either the opening is refused with a
 /// message that names what is damaged, and no file was touched, or everything that was acknowledged
-/// is there. A record that turns out unreadable says so; never is it "no record".
+/// is there. A record that turns out unreadable says so; never is it "no record". What was refused
+/// is then repaired: 5.6.
 
+#include "engine/rocksdb/file_system.h"
+#include "engine/rocksdb/repair.h"
 #include "tests/crash/crash_store.h"
+#include "tests/support/copy_directory.h"
 #include "tests/support/fast_directory.h"
 #include "tests/support/file_tree.h"
 
@@ -68,7 +72,7 @@ void make_samples(const path& root, Durability durability) {
     const auto gone = "gone-" + std::to_string(life);
     ASSERT_TRUE(store.set(gone, "v", (*grant)->token).has_value());
     ASSERT_TRUE(store.remove(gone, (*grant)->token).has_value());
-    if (life == kLives - 1) copy_tree(store_path, root / "killed");
+    if (life == kLives - 1) copy_directory(store_path, root / "killed");
     clock->advance(2s);
   }
   copy_tree(store_path, root / "stopped");
@@ -130,6 +134,31 @@ void expect_every_fact(Store& store, Token newest, bool may_fail) {
   }
 }
 
+/// A store that was repaired after losses has nothing that was never there, and whoever held a
+/// token before is shut out, also from what was lost.
+void expect_kept(Store& store, Token newest) {
+  for (std::uint64_t i = 0; i < kKeys; ++i) {
+    const auto state = state_of(store, key_of(i));
+    ASSERT_TRUE(state) << line_of(state);
+    if (!state->value) continue;
+    EXPECT_EQ(state->value, value_of(i)) << key_of(i);
+    EXPECT_EQ(state->version, 1U) << key_of(i);
+    EXPECT_EQ(state->guard, "lease") << key_of(i);
+  }
+  EXPECT_GT(store.stats().floor, newest);
+  for (std::uint64_t n = 1; n <= newest.number(); ++n) {
+    for (const auto* key : {"key-0", "gone-0", "never there"}) {
+      EXPECT_THAT(line_of(store.set(key, "late", Token{n})),
+                  AllOf(StartsWith("FENCED"), HasSubstr("floor")));
+    }
+  }
+  EXPECT_EQ(line_of(store.renew("lease", "owner-2", newest, 1s)), "LEASELOST unknown");
+  const auto grant = store.acquire("lease", "me", 10s);
+  ASSERT_TRUE(grant && *grant) << line_of(grant);
+  EXPECT_GT((*grant)->token, newest);
+  EXPECT_EQ(line_of(store.set(key_of(0), "new", (*grant)->token, {.lease = "lease"})), "OK");
+}
+
 /// The highest token that the samples handed out: found in the sound one, before any damage.
 Token newest_of(const path& sample) {
   const auto said = in_child([&](int out) {
@@ -170,6 +199,10 @@ class Damage : public ::testing::TestWithParam<std::string> {
         return expect_every_fact(**opened, newest_, what.find(".sst") != std::string::npos);
       EXPECT_THAT(opened.error().code(), AnyOf(Errc::corrupt, Errc::newer_format));
       EXPECT_THAT(opened.error().detail(), HasSubstr(copy().string()));
+      if (opened.error().code() == Errc::corrupt) {
+        EXPECT_THAT(opened.error().detail(),
+                    HasSubstr("`fencekv-admin repair " + copy().string() + "`"));
+      }
     });
     if (said != "OK") {
       auto after = tree_of(copy());
@@ -179,7 +212,33 @@ class Damage : public ::testing::TestWithParam<std::string> {
       had.emplace("lock", "");
       EXPECT_EQ(difference(had, after), "") << "a refused opening changed files; it said " << said;
     }
+    if (said.starts_with("CORRUPT")) expect_repairable();
     return said;
+  }
+
+  /// What was refused can be repaired: in a copy, with all that can be read of it. If nothing is
+  /// said to be lost, every fact is there.
+  void expect_repairable() {
+    const auto repaired = root_->path() / "repaired";
+    std::filesystem::remove_all(repaired);
+    const auto before = tree_of(copy());
+    in_child([&](int) {
+      const auto found = rocks::examine(rocks::posix_files(), copy(), ManualClock().boot_id(),
+                                        rocks::LockMode::shared);
+      ASSERT_TRUE(found) << line_of(found);
+      EXPECT_FALSE(found->damage().empty());
+      const auto written = found->write_copy(repaired);
+      ASSERT_TRUE(written) << line_of(written);
+      auto opened =
+          open_rocksdb(repaired, options_with(Durability::sync, std::make_shared<ManualClock>()));
+      ASSERT_TRUE(opened) << line_of(opened);
+      if (found->may_have_lost()) {
+        expect_kept(**opened, newest_);
+      } else {
+        expect_every_fact(**opened, newest_, false);
+      }
+    });
+    EXPECT_EQ(difference(before, tree_of(copy())), "") << "a repair touched the damaged store";
   }
 
   /// Damages a fresh copy with `damage` and opens it.

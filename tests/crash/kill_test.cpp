@@ -2,9 +2,13 @@
 /// A process that is killed at any moment loses nothing that it acknowledged.
 ///
 /// FENCEKV_CRASH_SEED chooses the moments (it is printed), FENCEKV_CRASH_KILLS how many there are.
+/// For hours: tools/soak/kill.sh. After a kill the page cache survives: loss of power is another
+/// test's (tests/simulation), on a disk that forgets what was not synced.
 
 #include "tests/crash/crash_store.h"
+#include "tests/support/acknowledgement_log.h"
 #include "tests/support/child_process.h"
+#include "tests/support/seed_from_environment.h"
 #include "tests/support/temporary_directory.h"
 
 #include <gmock/gmock.h>
@@ -13,11 +17,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <map>
+#include <cstdint>
+#include <iostream>
 #include <random>
-#include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <unistd.h>
@@ -31,54 +33,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-unsigned long number_from(const char* variable, unsigned long otherwise) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? otherwise : std::strtoul(text, nullptr, 10);
-}
-
 constexpr int kThreads = 4;
 
-/// What a writer is about to do or has done, one line of the pipe:
-/// `try KEY TOKEN VERSION VALUE` before, `ack KEY TOKEN VERSION VALUE` after, `token T` a grant.
-struct Told {
-  struct Version {
-    std::uint64_t token = 0;
-    std::uint64_t version = 0;
-    std::string value;  // `-`: deleted
-
-    friend bool operator==(const Version&, const Version&) = default;
-  };
-  std::map<std::string, Version> acknowledged;  // the last of each key
-  std::map<std::string, Version> tried;         // what was in flight when the process died
-  std::vector<std::uint64_t> tokens;
-  int acks = 0;
-
-  void hear_all(const std::string& said) {
-    std::istringstream lines(said);
-    for (std::string line; std::getline(lines, line);) hear(line);
-  }
-
-  void hear(const std::string& line) {
-    std::istringstream words(line);
-    std::string word;
-    words >> word;
-    if (word == "token") {
-      std::uint64_t token = 0;
-      words >> token;
-      tokens.push_back(token);
-      return;
-    }
-    std::string key;
-    Version version;
-    words >> key >> version.token >> version.version >> version.value;
-    if (word == "try") tried[key] = version;
-    if (word == "ack") {
-      acknowledged[key] = version;
-      tried.erase(key);
-      ++acks;
-    }
-  }
-};
+using Told = AcknowledgementLog;
 
 /// One thread of a worker: it takes a lease, and writes and deletes pairs of keys under it.
 void work(Store& store, int out, int thread, unsigned seed) {
@@ -159,13 +116,9 @@ void inspect(const std::filesystem::path& path, const Options& options, const To
   ASSERT_TRUE(opened.has_value()) << line_of(opened);
   auto& store = **opened;
 
-  std::set<std::string> keys;
-  for (const auto* versions : {&told.acknowledged, &told.tried}) {
-    for (const auto& [key, version] : *versions) keys.insert(key);
-  }
   std::uint64_t live = 0;
   std::uint64_t dead = 0;
-  for (const auto& key : keys) {
+  for (const auto& key : told.keys()) {
     const auto state = state_of(store, key);
     ASSERT_TRUE(state.has_value()) << line_of(state);
     const Told::Version found{.token = state->fence.number(),
@@ -212,8 +165,9 @@ void inspect(const std::filesystem::path& path, const Options& options, const To
 class Kill : public ::testing::TestWithParam<Durability> {};
 
 TEST_P(Kill, LosesNothingThatWasAcknowledged) {
-  const auto seed = number_from("FENCEKV_CRASH_SEED", std::random_device{}());
-  const auto kills = std::max(number_from("FENCEKV_CRASH_KILLS", 20) / 2, 1UL);
+  const auto seed = seed_from_environment("FENCEKV_CRASH_SEED");
+  const auto kills =
+      std::max(number_from_environment("FENCEKV_CRASH_KILLS").value_or(20) / 2, std::uint64_t{1});
   std::cout << "FENCEKV_CRASH_SEED=" << seed << std::endl;
   std::mt19937 random(static_cast<unsigned>(seed));
   const TemporaryDirectory directory;
@@ -221,7 +175,7 @@ TEST_P(Kill, LosesNothingThatWasAcknowledged) {
   const Options options{.durability = GetParam()};
 
   Told told;
-  for (unsigned long round = 0; round < kills && !HasFailure(); ++round) {
+  for (std::uint64_t round = 0; round < kills && !HasFailure(); ++round) {
     SCOPED_TRACE("kill " + std::to_string(round));
     // Sometimes while the store is still opening, sometimes well into the work.
     const bool at_work = round % 3 != 2;
@@ -276,7 +230,7 @@ TEST(KilledHolder, LeavesTheDirectoryToTheNext) {
 }
 
 TEST(KilledCreation, IsMadeAnewWhateverItLeft) {
-  const auto seed = number_from("FENCEKV_CRASH_SEED", std::random_device{}());
+  const auto seed = seed_from_environment("FENCEKV_CRASH_SEED");
   std::cout << "FENCEKV_CRASH_SEED=" << seed << std::endl;
   std::mt19937 random(static_cast<unsigned>(seed));
   for (int i = 0; i < 10; ++i) {

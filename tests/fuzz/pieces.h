@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// Checks that hold in every build, and how a fuzz input says where a stream is split.
+/// Checks that hold in every build, how a fuzz input says where a stream is split, and a file that
+/// holds it.
 
 #pragma once
 
@@ -8,7 +9,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <string_view>
+#include <sys/mman.h>
+#include <sys/types.h>
+#include <unistd.h>
 #include <vector>
 
 namespace fencekv::fuzz {
@@ -34,5 +39,20 @@ inline std::vector<std::string_view> pieces_of(const std::uint8_t* bytes, std::s
   }
   return pieces;
 }
+
+/// A file in memory that is written anew for each input.
+class MemoryFile {
+ public:
+  /// Its name, once it holds `text`.
+  std::string holding(std::string_view text) {
+    require(::ftruncate(file_, 0) == 0, "the file can be emptied");
+    require(::pwrite(file_, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size()),
+            "the file can be written");
+    return "/proc/self/fd/" + std::to_string(file_);
+  }
+
+ private:
+  const int file_ = ::memfd_create("input", MFD_CLOEXEC);
+};
 
 }  // namespace fencekv::fuzz

@@ -14,6 +14,45 @@
 
 namespace fencekv::testing {
 
+/// What format 2 added: shared leases, permits, bound and blocked ones, labels. Begins with
+/// token 6.
+inline std::string write_content_of_format_2(Store& store, ManualClock& clock) {
+  using namespace std::chrono_literals;
+  std::string failure;
+  const auto expect = [&failure](const auto& result) {
+    if (!result && failure.empty()) failure = result.error().line();
+    return static_cast<bool>(result);
+  };
+  const auto take = [&](const std::string& name, const std::string& owner,
+                        std::chrono::milliseconds ttl, AcquireOptions options, Caller caller = {}) {
+    const auto grant = store.acquire(name, owner, ttl, std::move(options), std::move(caller));
+    return expect(grant) && *grant ? (*grant)->token : Token{};
+  };
+  const auto host = std::make_shared<const std::string>("10.0.0.1:4711");
+  take("readers", "reader 1", 1h, {.mode = LeaseMode::shared, .payload = "host a"},
+       {.name = host});                                                             // token 6
+  take("readers", "reader 2", 1h, {.mode = LeaseMode::shared});                     // token 7
+  const auto third = take("readers", "reader 3", 1h, {.mode = LeaseMode::shared});  // token 8
+  expect(store.release("readers", "reader 3", third));
+  take("seats", "guest 1", 1h, {.mode = LeaseMode::permit, .permits = 3});  // token 9
+  take("seats", "guest 2", 2h,
+       {.mode = LeaseMode::permit, .permits = 3, .delay = 5s, .payload = "host b"});  // token 10
+  {
+    const Session session(store);
+    take("bound", "owner", 1h, {.bind = true}, {.session = session.id()});  // token 11
+  }
+  take("bound to the process", "owner", 1h, {.bind = true});  // token 12
+  take("blocked", "owner", 1s, {.delay = 1h});                // token 13
+  expect(store.execute(AcquireMany{
+      .names = {"many/a", "many/b"}, .owner = "owner of many", .ttl = 1h}));  // token 14
+  const auto before = take("again", "owner before", 1h, {});                  // token 15
+  expect(store.release("again", "owner before", before));
+  take("again", "owner after", 1h, {});  // token 16
+  clock.advance(2s);
+  expect(store.execute(Inspect{.name = "blocked"}));
+  return failure;
+}
+
 /// Writes the golden store of this version into `directory`, over two lives, so that it has a table
 /// and a log. Returns the first error, as a line; empty: there was none.
 inline std::string write_golden_store(const std::filesystem::path& directory) {
@@ -66,6 +105,7 @@ inline std::string write_golden_store(const std::filesystem::path& directory) {
     expect(store.set("second", "life", (*grant)->token, {.lease = "jobs/second"}));
     expect(store.execute(
         Reset{.key = "second", .token = Token{2}, .guard = Reset::Guard::clear, .guard_name = {}}));
+    if (failure.empty()) failure = write_content_of_format_2(store, *clock);
   }
   return failure;
 }

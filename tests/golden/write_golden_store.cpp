@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Writes the golden store of this version:
 ///
-///     fencekv_write_golden_store tests/golden/format-1
+///     fencekv_write_golden_store tests/golden/format-2
 ///
 /// A store that is kept is never written again: it stands for what users have. A new format gets a
 /// new directory.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/model/store_model.h"
 
-#include <algorithm>
+#include <initializer_list>
 
 namespace fencekv::testing {
 namespace {
@@ -15,57 +15,26 @@ std::string words(std::initializer_list<std::string> parts) {
 std::string text(std::uint64_t number) {
   return std::to_string(number);
 }
-std::string text(std::int64_t number) {
-  return std::to_string(number);
-}
 std::string text(const std::optional<std::string>& maybe) {
   return maybe.value_or("(none)");
 }
 
 }  // namespace
 
-bool StoreModel::is_held(const Lease& lease) const {
-  return lease.closed.empty() && !lease.expired && now_ < lease.deadline;
-}
-
-void StoreModel::reboot() {
-  boot_began_ = now_;
-  for (auto& [name, lease] : leases_) {
-    if (now_ >= lease.deadline) lease.expired = true;
-    lease.deadline = lease.expired ? now_ : now_ + lease.ttl;
-  }
-}
-
-void StoreModel::skip_to(std::uint64_t token) {
-  skipped_ = std::max(skipped_, token);
-}
-
-std::string StoreModel::lease_refusal(const std::string& name, std::uint64_t token,
-                                      bool live) const {
-  const auto found = leases_.find(name);
-  if (found == leases_.end()) return "NOLEASE " + name;
-  const auto& lease = found->second;
-  const auto numbers = text(lease.fence) + " " + text(token);
-  if (token > lease.fence) return "UNISSUED " + numbers;
-  if (token < lease.fence) return "FENCED " + numbers + " superseded";
-  if (!lease.closed.empty()) return "FENCED " + numbers + " " + lease.closed;
-  if (live && !is_held(lease)) {
-    return "EXPIRED " + text(now_ - std::max(lease.deadline, boot_began_));
-  }
-  return "";
-}
-
 std::string StoreModel::refusal(const std::string& name, const Write& write) const {
   const auto found = keys_.find(name);
   const auto key = found == keys_.end() ? Key{} : found->second;
 
+  if (write.token < leases_.floor()) {
+    return words({"FENCED", text(leases_.floor()), text(write.token), "floor"});
+  }
   if (key.guard && write.lease && *write.lease != *key.guard) return "WRONGLEASE " + *key.guard;
   const auto lease = key.guard ? key.guard : write.lease;
   if (lease) {
-    const auto refused = lease_refusal(*lease, write.token, write.live);
+    const auto refused = leases_.write_refusal(*lease, write.token, write.live);
     if (!refused.empty()) return refused;
-  } else if (write.token > newest_) {
-    return words({"UNISSUED", text(newest_), text(write.token)});
+  } else if (write.token > leases_.newest()) {
+    return words({"UNISSUED", text(leases_.newest()), text(write.token)});
   }
   if (write.token < key.fence)
     return words({"FENCED", text(key.fence), text(write.token), "stale"});
@@ -105,6 +74,8 @@ std::string StoreModel::write(const Write& write) {
     const auto found = keys_.find(name);
     offending += " " + name + "=" + text(found == keys_.end() ? 0 : found->second.fence);
   }
+  // What an ERR says is for people.
+  if (refused == "ERR") return refused;
   if (!refused.empty()) return write.entries.size() > 1 ? refused + offending : refused;
 
   std::string line = "OK";
@@ -132,11 +103,19 @@ std::string StoreModel::raise(const std::string& key, std::uint64_t token,
   return "OK " + text(token);
 }
 
-std::string StoreModel::reset(const std::string& key, std::uint64_t token) {
-  if (token > newest_) return words({"UNISSUED", text(newest_), text(token)});
+std::string StoreModel::reset(const std::string& key, std::uint64_t token,
+                              const std::optional<std::string>& guard) {
+  if (token > leases_.newest()) return words({"UNISSUED", text(leases_.newest()), text(token)});
   const auto before = keys_[key].fence;
   keys_[key].fence = token;
+  if (guard) keys_[key].guard = guard->empty() ? std::nullopt : guard;
   return words({"OK", text(before), text(token)});
+}
+
+std::uint64_t StoreModel::reclaim() {
+  return std::erase_if(keys_, [this](const auto& key) {
+    return !key.second.value && key.second.fence < leases_.floor();
+  });
 }
 
 std::string StoreModel::read(const std::string& name) const {
@@ -144,71 +123,6 @@ std::string StoreModel::read(const std::string& name) const {
   const auto key = found == keys_.end() ? Key{} : found->second;
   return words({"OK", text(key.value), text(key.version), text(key.fence), text(key.guard),
                 text(key.request)});
-}
-
-std::string StoreModel::acquire(const std::string& name, const std::string& owner,
-                                Milliseconds ttl) {
-  const auto found = leases_.find(name);
-  if (found != leases_.end() && is_held(found->second)) {
-    auto& lease = found->second;
-    if (lease.owner != owner) return "OK (none)";
-    lease.deadline = now_ + ttl;
-    lease.ttl = ttl;
-    return words({"OK", text(lease.fence), text(ttl)});
-  }
-  newest_ = std::max(newest_, skipped_) + 1;
-  leases_[name] = {.fence = newest_,
-                   .owner = owner,
-                   .deadline = now_ + ttl,
-                   .ttl = ttl,
-                   .closed = "",
-                   .expired = false};
-  return words({"OK", text(newest_), text(ttl)});
-}
-
-std::string StoreModel::own_refusal(const std::string& name, const std::string& owner,
-                                    std::uint64_t token) const {
-  const auto found = leases_.find(name);
-  if (found == leases_.end()) return "LEASELOST unknown";
-  const auto& lease = found->second;
-  if (token < lease.fence) return "LEASELOST superseded";
-  if (token > lease.fence || owner != lease.owner) return "LEASELOST unknown";
-  if (!lease.closed.empty()) return "LEASELOST " + lease.closed;
-  if (!is_held(lease)) return "LEASELOST expired";
-  return "";
-}
-
-std::string StoreModel::renew(const std::string& name, const std::string& owner,
-                              std::uint64_t token, Milliseconds ttl) {
-  const auto refused = own_refusal(name, owner, token);
-  if (!refused.empty()) return refused;
-  leases_[name].deadline = now_ + ttl;
-  leases_[name].ttl = ttl;
-  return "OK " + text(ttl);
-}
-
-std::string StoreModel::release(const std::string& name, const std::string& owner,
-                                std::uint64_t token) {
-  const auto refused = own_refusal(name, owner, token);
-  if (refused == "LEASELOST released") return "OK";
-  if (!refused.empty()) return refused;
-  leases_[name].closed = "released";
-  return "OK";
-}
-
-std::string StoreModel::revoke(const std::string& name) {
-  const auto found = leases_.find(name);
-  if (found == leases_.end()) return "LEASELOST unknown";
-  if (found->second.closed.empty()) found->second.closed = "revoked";
-  return "OK " + text(found->second.fence);
-}
-
-std::string StoreModel::inspect(const std::string& name) {
-  const auto found = leases_.find(name);
-  if (found == leases_.end()) return "OK 0 free";
-  const auto& lease = found->second;
-  if (!is_held(lease)) return words({"OK", text(lease.fence), "free"});
-  return words({"OK", text(lease.fence), "held", text(lease.deadline - now_)});
 }
 
 }  // namespace fencekv::testing

@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What a store must answer, written as plainly as possible: maps, one command at a time, time as a
-/// number, nothing that can fail. It shares no line with the engine's rules.
+/// What a store must answer, written as plainly as possible: this model knows the keys, and asks
+/// the one of the lease service whether a token may write. It shares no line with the engine's
+/// rules.
 ///
-/// It knows durability = sync only, where nothing acknowledged is ever lost; so a restart and a
-/// crash change no answer but the tokens that a crash skips, which the test tells it.
+/// It forgets nothing by itself: what a crash may take is for who uses it to decide, by keeping
+/// copies.
 
 #pragma once
+
+#include "tests/model/lease_model.h"
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace fencekv::testing {
 
 class StoreModel {
  public:
-  using Milliseconds = std::int64_t;
-
   struct Key {
     std::uint64_t fence = 0;
     std::uint64_t version = 0;
@@ -26,15 +28,6 @@ class StoreModel {
     std::optional<std::string> guard;
     std::optional<std::string> request;
     std::optional<std::string> value;
-  };
-
-  struct Lease {
-    std::uint64_t fence = 0;
-    std::string owner;
-    Milliseconds deadline = 0;
-    Milliseconds ttl = 0;
-    std::string closed;  ///< Why; empty: it is not.
-    bool expired = false;
   };
 
   struct Write {
@@ -51,38 +44,21 @@ class StoreModel {
   std::string write(const Write& write);
   std::string raise(const std::string& key, std::uint64_t token,
                     const std::optional<std::string>& lease);
-  std::string reset(const std::string& key, std::uint64_t token);
+  /// `guard`: what it is afterwards; empty: none; nullopt: as it was.
+  std::string reset(const std::string& key, std::uint64_t token,
+                    const std::optional<std::string>& guard = std::nullopt);
+  /// Keys without a value below the floor are forgotten. Returns how many.
+  std::uint64_t reclaim();
   std::string read(const std::string& key) const;
-  std::string acquire(const std::string& name, const std::string& owner, Milliseconds ttl);
-  std::string renew(const std::string& name, const std::string& owner, std::uint64_t token,
-                    Milliseconds ttl);
-  std::string release(const std::string& name, const std::string& owner, std::uint64_t token);
-  std::string revoke(const std::string& name);
-  std::string inspect(const std::string& name);
 
-  void advance(Milliseconds step) { now_ += step; }
-  /// A new boot: running leases get their ttl again.
-  void reboot();
-  /// The next token that is handed out is above `token`.
-  void skip_to(std::uint64_t token);
-
-  std::uint64_t newest() const { return newest_; }
+  LeaseModel& leases() { return leases_; }
   const std::map<std::string, Key>& keys() const { return keys_; }
-  const std::map<std::string, Lease>& leases() const { return leases_; }
-  bool is_held(const Lease& lease) const;
 
  private:
   std::string refusal(const std::string& key, const Write& write) const;
-  std::string lease_refusal(const std::string& name, std::uint64_t token, bool live) const;
-  std::string own_refusal(const std::string& name, const std::string& owner,
-                          std::uint64_t token) const;
 
-  Milliseconds now_ = 0;
-  Milliseconds boot_began_ = 0;
-  std::uint64_t newest_ = 0;
-  std::uint64_t skipped_ = 0;
+  LeaseModel leases_;
   std::map<std::string, Key> keys_;
-  std::map<std::string, Lease> leases_;
 };
 
 }  // namespace fencekv::testing

@@ -14,6 +14,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <optional>
@@ -181,17 +182,21 @@ TEST_F(ClientAndServer, FreesALeaseWithinOneRoundTrip) {
 }
 
 TEST_F(ClientAndServer, KeepsALeaseThroughARestartOfTheServer) {
+  constexpr auto kTtl = 12s;
   Client client(options());
   std::atomic<int> losses = 0;
   const auto guard =
-      must_acquire(client, "job", {.ttl = 6s, .on_lost = [&](const LeaseLoss&) { ++losses; }});
+      must_acquire(client, "job", {.ttl = kTtl, .on_lost = [&](const LeaseLoss&) { ++losses; }});
 
   end(SIGKILL);
   start();
 
-  // Longer than the time that was left: it was renewed with the new process.
-  const auto until = since_boot() + 7s;
-  while (since_boot() < until && losses == 0) std::this_thread::sleep_for(50ms);
+  // A deadline that lies so late: it was renewed with the new process.
+  const auto started = since_boot();
+  while (since_boot() < started + kTtl && since_boot() + guard.remaining() <= started + kTtl) {
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_GT(since_boot() + guard.remaining(), started + kTtl);
   EXPECT_EQ(losses, 0);
   EXPECT_TRUE(guard.valid());
   EXPECT_TRUE(client.set("k", "v", guard.token(), {.lease = "job", .live = true}));
@@ -202,19 +207,18 @@ TEST_F(ClientAndServer, StaysLostWhenTheServerWakesUpTooLate) {
   std::atomic<int> losses = 0;
   std::optional<LossReason> reason;
   const auto begin = since_boot();
-  const auto guard =
-      must_acquire(client, "job", {.ttl = 600ms, .on_lost = [&](const LeaseLoss& loss) {
-                                     reason = loss.reason;
-                                     ++losses;
-                                   }});
+  const auto guard = must_acquire(client, "job", {.ttl = 2s, .on_lost = [&](const LeaseLoss& loss) {
+                                                    reason = loss.reason;
+                                                    ++losses;
+                                                  }});
   const auto token = guard.token();
 
   server_->signal(SIGSTOP);
-  while (losses == 0 && since_boot() - begin < 10s) std::this_thread::sleep_for(1ms);
+  while (losses == 0 && since_boot() - begin < 20s) std::this_thread::sleep_for(1ms);
   const auto held = since_boot() - begin;
   server_->signal(SIGCONT);
 
-  EXPECT_LT(held, 5s);
+  EXPECT_LT(held, 12s);
   EXPECT_EQ(reason, LossReason::deadline);
   // The renewals that hung now land, or fail. Neither revives the guard, or tells it twice.
   EXPECT_TRUE(client.ping({.timeout = 10s}));
@@ -226,16 +230,15 @@ TEST_F(ClientAndServer, StaysLostWhenTheServerWakesUpTooLate) {
 TEST_F(ClientAndServer, TellsAHolderThatItsLeaseWasRevoked) {
   Client client(options());
   Client admin(options());
-  const auto guard = must_acquire(client, "job", {.ttl = 3s});
+  const auto guard = must_acquire(client, "job", {.ttl = 6s});
 
   ASSERT_TRUE(admin.revoke("job"));
 
   const auto begin = since_boot();
-  while (!guard.stop_token().stop_requested() && since_boot() - begin < 10s) {
+  while (!guard.stop_token().stop_requested() && since_boot() - begin < 20s) {
     std::this_thread::sleep_for(1ms);
   }
-  EXPECT_EQ(guard.loss(), LossReason::revoked);
-  EXPECT_LT(since_boot() - begin, 2500ms) << "not only at the deadline";
+  EXPECT_EQ(guard.loss(), LossReason::revoked) << "from the server, not by the deadline";
 }
 
 TEST_F(ClientAndServer, LetsTheTimesOfTwoHoldersNeverOverlap) {
@@ -247,12 +250,17 @@ TEST_F(ClientAndServer, LetsTheTimesOfTwoHoldersNeverOverlap) {
   std::mutex mutex;
   std::vector<Held> all;
   std::vector<std::thread> workers;
-  const auto end_of_test = since_boot() + 2s;
+  const auto begin = since_boot();
+  const auto goes_on = [&] {
+    if (since_boot() < begin + 2s) return true;
+    const std::lock_guard lock(mutex);
+    return all.size() <= 5 && since_boot() < begin + 60s;
+  };
 
   for (int w = 0; w < 4; ++w) {
     workers.emplace_back([&, w] {
       Client client(options());
-      while (since_boot() < end_of_test) {
+      while (goes_on()) {
         auto guard = LeaseGuard::try_acquire(client, "job", {.ttl = 60ms});
         if (!guard || !*guard) continue;
         Held held{since_boot(), {}, (*guard)->token()};
@@ -284,11 +292,11 @@ TEST_F(ClientAndServer, KeepsALeaseAgainstManyWhoAskForIt) {
   std::atomic<int> granted = 0;
   std::atomic<int> asked = 0;
   std::vector<std::thread> others;
-  const auto end_of_test = since_boot() + 3s;
+  const auto begin = since_boot();
   for (int i = 0; i < 16; ++i) {
     others.emplace_back([&] {
       Client other(options());
-      while (since_boot() < end_of_test) {
+      while (since_boot() < begin + 3s || (asked <= 100 && since_boot() < begin + 60s)) {
         const auto taken = LeaseGuard::try_acquire(other, "job", {.ttl = 1s});
         // What counts: whoever gets it does so after the holder was told.
         if (taken && *taken && guard.valid()) ++granted;
@@ -340,6 +348,49 @@ TEST_F(ClientAndServer, KnowsWhatItDidNotSendToAServerThatIsGone) {
   EXPECT_EQ(code_of(client.set("k", "v", Token{1})), Errc::unreachable);
   start();
   EXPECT_EQ(value_of(client.get("k")), std::nullopt);
+}
+
+// C6: the server's state was made anew, and clients with old handles froze or got odd errors.
+TEST_F(ClientAndServer, TellsAnOldHolderOfADirectoryThatWasDeletedThatAllIsAnother) {
+  Client client(options());
+  const auto incarnation = [&client] {
+    const auto text = value_of(client.call({"INFO", "fencekv"})).text;
+    const auto begin = text.find("incarnation:");
+    EXPECT_NE(begin, std::string::npos) << text;
+    return text.substr(begin, text.find('\r', begin) - begin);
+  };
+  const auto before = incarnation();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(value_of(client.acquire(std::to_string(i), "me", 60s)));
+  const auto token = value_of(client.acquire("job", "me", 60s))->token;
+  ASSERT_EQ(value_of(client.set("k", "v", token, {.lease = "job"})), 1U);
+
+  end(SIGTERM);
+  std::filesystem::remove_all(directory_.path() / "store");
+  start();
+
+  EXPECT_NE(incarnation(), before);
+  EXPECT_EQ(value_of(client.get("k")), std::nullopt);
+  // Each is told within one round trip, and nothing of it lands.
+  const auto expect_all_refused = [&] {
+    const auto renewed = client.renew("job", "me", token, 60s);
+    ASSERT_FALSE(renewed);
+    EXPECT_EQ(renewed.error().line(), "LEASELOST unknown");
+    const auto released = client.release("job", "me", token);
+    ASSERT_FALSE(released);
+    EXPECT_EQ(released.error().line(), "LEASELOST unknown");
+    EXPECT_EQ(code_of(client.set("k", "late", token)), Errc::unissued);
+    EXPECT_EQ(value_of(client.get("k")), std::nullopt);
+  };
+  expect_all_refused();
+  EXPECT_EQ(code_of(client.set("k", "late", token, {.lease = "job"})), Errc::no_lease);
+
+  // The next holder's token is below the old one, which is refused all the same.
+  const auto next = value_of(client.acquire("job", "next", 60s));
+  ASSERT_TRUE(next);
+  EXPECT_LT(next->token, token);
+  expect_all_refused();
+  EXPECT_EQ(code_of(client.set("k", "late", token, {.lease = "job"})), Errc::unissued);
+  EXPECT_EQ(value_of(client.set("k", "w", next->token, {.lease = "job"})), 1U);
 }
 
 TEST_F(ClientAndServer, AuthenticatesOverAUnixSocket) {

@@ -4,6 +4,7 @@
 #include "fencekv/client.h"
 
 #include "tests/support/fake_server.h"
+#include "tests/support/seed_from_environment.h"
 #include "tests/support/temporary_directory.h"
 
 #include <boost/asio/local/stream_protocol.hpp>
@@ -110,23 +111,24 @@ TEST(Client, IsUnreachableWhereNobodyListens) {
   }
 
   const auto begin = Clock::now();
-  const auto client = Client::connect({.port = port});
+  const auto client = Client::connect({.port = port, .connect_timeout = 60s});
 
   EXPECT_EQ(code_of(client), Errc::unreachable);
-  EXPECT_LT(Clock::now() - begin, 4s);
+  EXPECT_LT(Clock::now() - begin, 30s) << "a refusal is not waited out";
 }
 
 TEST(Client, LimitsConnectingAndGreetingTogether) {
   FakeServer silent([](FakeSession& session, int) { session.await_close(); });
   auto options = options_for(silent);
   options.connect_timeout = 50ms;
+  options.call_timeout = 60s;
   Client client(options);
 
   const auto begin = Clock::now();
   const auto set = client.set("k", "v", Token{1});
 
   EXPECT_EQ(code_of(set), Errc::unreachable);
-  EXPECT_LT(Clock::now() - begin, 5s);
+  EXPECT_LT(Clock::now() - begin, 30s);
 }
 
 TEST(Client, TellsAPeerThatSpeaksSomethingElse) {
@@ -177,11 +179,11 @@ TEST(Client, WaitsLongerAndLongerBetweenAttempts) {
   Client client(options);
 
   const auto end = Clock::now() + 400ms;
-  while (Clock::now() < end) EXPECT_EQ(code_of(client.ping()), Errc::unreachable);
+  while (Clock::now() < end || server.connections() < 2)
+    EXPECT_EQ(code_of(client.ping()), Errc::unreachable);
 
   // At least 20, 40, 80, 160 and 200 ms lie between the attempts.
   EXPECT_LE(server.connections(), 6);
-  EXPECT_GE(server.connections(), 2);
 }
 
 // ---- Pipelining -------------------------------------------------------------------------------
@@ -408,13 +410,15 @@ TEST(Client, IsSureAboutACallThatTimesOutBeforeItWasSent) {
     while (session.read()) ++commands;
   });
   {
-    Client client(options_for(server));
+    auto options = options_for(server);
+    options.connect_timeout = 60s;
+    Client client(options);
 
     const auto begin = Clock::now();
     const auto set = client.set("k", "v", Token{1}, {}, {.timeout = 50ms});
 
     EXPECT_EQ(code_of(set), Errc::unreachable);
-    EXPECT_LT(Clock::now() - begin, 4s) << "its own timeout, not that of the connection";
+    EXPECT_LT(Clock::now() - begin, 30s) << "its own timeout, not that of the connection";
   }
   EXPECT_EQ(commands, 0);
 }
@@ -453,8 +457,8 @@ TEST(Client, CancelsACallThatWasNotSent) {
 }
 
 TEST(Client, GivesNobodyAnothersAnswerWhereverCallsAreCancelled) {
-  const unsigned seed = std::random_device{}();
-  SCOPED_TRACE("seed " + std::to_string(seed));
+  const auto seed = static_cast<unsigned>(testing::seed_from_environment("FENCEKV_SEED"));
+  SCOPED_TRACE("FENCEKV_SEED=" + std::to_string(seed));
   FakeServer server([](FakeSession& session, int) { play_echo(session); });
   Client client(options_for(server));
   std::atomic<int> answered = 0;

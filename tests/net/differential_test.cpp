@@ -3,6 +3,7 @@
 // the replies and the end of the connection are the same, however broken the bytes are.
 #include "server/resp/request_parser.h"
 #include "tests/support/raw_client.h"
+#include "tests/support/seed_from_environment.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -268,9 +269,7 @@ std::string mutated(std::string bytes, std::minstd_rand& random) {
 }
 
 TEST_F(Differential, AgreesWithRedisOnRandomStreams) {
-  const char* given = std::getenv("FENCEKV_SEED");  // NOLINT(concurrency-mt-unsafe): as above
-  const unsigned seed =
-      given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device{}();
+  const auto seed = static_cast<unsigned>(seed_from_environment("FENCEKV_SEED"));
   SCOPED_TRACE("FENCEKV_SEED=" + std::to_string(seed));
   std::minstd_rand random(seed);
   // SELECT and DBSIZE are not here: a mutation makes a difference out of them that is none of

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs what README.md shows, and compares what it prints with what README.md shows.
 
-    run_readme.py KIND --readme README.md --server BIN --admin BIN [--program BIN ...] [--node FOLDER]
+    run_readme.py KIND --readme README.md --server BIN --admin BIN --run BIN
+        [--program BIN ...] [--node FOLDER]
 
 KIND is the language of the blocks to run: console, python, js, go, cpp or toml. Each runs on a fresh
 server of its own. In shown output `…` stands for anything on that line, and the port 7433 for the one
@@ -123,6 +124,8 @@ class Console:
         shims = folder / "shims"
         shims.mkdir()
         self.shim(shims / "fencekv-admin", f'exec "{chosen.admin}" "$@"')
+        # On the port of the server here, where the README's reader has the default.
+        self.shim(shims / "fencekv-run", f'exec "{chosen.run}" --port "$README_PORT" "$@"')
         # Any free port, so that tests can run side by side and beside a server of the reader's own.
         self.shim(shims / "fencekv-server",
                   f'case "$*" in *--help*|*--check-config*|*--port*) exec "{chosen.server}" "$@";; esac\n'
@@ -146,7 +149,7 @@ class Console:
         self.servers.append(server)
         printed = server.stdout.readline()
         if found := re.search(r":(\d+)$", printed.strip()):
-            self.port = found[1]
+            self.port = self.environment["README_PORT"] = found[1]
             printed = printed.replace(self.port, PORT)
         return compare(block, shown, printed)
 
@@ -287,6 +290,7 @@ def main():
     arguments.add_argument("--readme", required=True)
     arguments.add_argument("--server", default="")
     arguments.add_argument("--admin", default="")
+    arguments.add_argument("--run", default="")
     arguments.add_argument("--node", default=".")
     arguments.add_argument("--program", action="append", default=[], help="a cpp block, built; in order")
     arguments.add_argument("--extract", help="write the cpp blocks as files to this folder, and list them")

@@ -7,7 +7,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -38,7 +40,8 @@ class ChildProcess {
       int code = 99;
       try {
         code = body(ends[1]);
-      } catch (...) {
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "the child ended with: %s\n", error.what());
         code = 98;
       }
       _exit(code);

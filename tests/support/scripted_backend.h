@@ -41,6 +41,31 @@ class Script {
   void let_go() {
     const std::lock_guard lock(mutex_);
     is_held_ = false;
+    is_held_at_end_ = false;
+    changed_.notify_all();
+  }
+  /// Commits stop once they are done, before they say how: what they changed can be read.
+  void hold_at_end() {
+    const std::lock_guard lock(mutex_);
+    is_held_at_end_ = true;
+  }
+  /// Waits until a commit is held at its end.
+  bool wait_for_end() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return is_at_end_; });
+  }
+  /// Reads of single records stop once they have their answer, until let_reads_go().
+  void hold_reads() {
+    const std::lock_guard lock(mutex_);
+    are_reads_held_ = true;
+  }
+  bool wait_for_read() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::seconds(10), [this] { return held_reads_ > 0; });
+  }
+  void let_reads_go() {
+    const std::lock_guard lock(mutex_);
+    are_reads_held_ = false;
     changed_.notify_all();
   }
   /// Lets exactly the commit go that is held now, and returns once the next one is held.
@@ -72,10 +97,17 @@ class Script {
   void fail_reserve(std::optional<Error> error) { set(reserve_error_, std::move(error)); }
   void fail_settle(std::optional<Error> error) { set(settle_error_, std::move(error)); }
 
+  void set_space(core::Space space) { set(space_, space); }
+  /// Until it is settled.
+  void fail_behind(std::string why) { set(failed_behind_, std::optional(std::move(why))); }
+
   void set_reserved(Token token) { set(reserved_, token); }
   Token reserved() const { return get(reserved_); }
   int commits() const { return get(commits_); }
   int settles() const { return get(settles_); }
+  /// Of single records, by the store.
+  int reads() const { return get(reads_); }
+  int snapshots() const { return get(snapshots_); }
   std::optional<Token> closed() const { return get(closed_); }
   Records records() const { return get(records_); }
   void set_records(Records records) { set(records_, std::move(records)); }
@@ -95,7 +127,10 @@ class Script {
     return member;
   }
   void apply(const core::Batch& batch) {
-    for (const auto& put : batch.puts) records_.insert_or_assign(put.place, put.bytes);
+    for (const auto& put : batch.puts) {
+      records_.insert_or_assign(std::string(put.place), std::string(put.bytes));
+    }
+    for (const auto& place : batch.deletes) records_.erase(place);
   }
 
   mutable std::mutex mutex_;
@@ -108,14 +143,22 @@ class Script {
   std::optional<Error> claim_error_;
   std::optional<Error> reserve_error_;
   std::optional<Error> settle_error_;
+  std::optional<std::string> failed_behind_;
+  core::Space space_;
   std::optional<Token> closed_;
   std::chrono::milliseconds takes_{0};
   Token reserved_;
   int commits_ = 0;
   int settles_ = 0;
+  int reads_ = 0;
+  int snapshots_ = 0;
+  int held_reads_ = 0;
   int passes_ = 0;
   bool is_held_ = false;
   bool is_waiting_ = false;
+  bool is_held_at_end_ = false;
+  bool is_at_end_ = false;
+  bool are_reads_held_ = false;
 };
 
 class ScriptedBackend final : public core::Backend {
@@ -129,12 +172,22 @@ class ScriptedBackend final : public core::Backend {
   }
 
   Result<std::optional<std::string>> read(std::string_view place) override {
-    const std::lock_guard lock(script_->mutex_);
-    return find(script_->records_, place);
+    auto& script = *script_;
+    std::unique_lock lock(script.mutex_);
+    ++script.reads_;
+    auto found = find(script.records_, place);
+    if (!script.are_reads_held_) return found;
+    ++script.held_reads_;
+    script.changed_.notify_all();
+    script.changed_.wait(lock, [&] { return !script.are_reads_held_; });
+    --script.held_reads_;
+    return found;
   }
 
   std::unique_ptr<core::Snapshot> snapshot() override {
-    return std::make_unique<Copy>(script_->records());
+    const std::lock_guard lock(script_->mutex_);
+    ++script_->snapshots_;
+    return std::make_unique<Copy>(script_->records_);
   }
 
   core::Outcome commit(const core::Batch& batch) override {
@@ -150,14 +203,12 @@ class ScriptedBackend final : public core::Backend {
     script.batches_.push_back(batch);
     ++script.commits_;
     script.closed_.reset();
-    if (script.failures_.empty()) {
-      script.apply(batch);
-      return core::Outcome::committed;
-    }
-    const auto failure = script.failures_.front();
-    script.failures_.pop_front();
-    if (failure.lands) script.in_doubt_ = batch;
-    return failure.outcome;
+    const auto outcome = finish(batch);
+    script.is_at_end_ = script.is_held_at_end_;
+    script.changed_.notify_all();
+    script.changed_.wait(lock, [&] { return !script.is_held_at_end_; });
+    script.is_at_end_ = false;
+    return outcome;
   }
 
   Result<void> reserve(Token until) override {
@@ -171,9 +222,19 @@ class ScriptedBackend final : public core::Backend {
     const std::lock_guard lock(script_->mutex_);
     ++script_->settles_;
     if (script_->settle_error_) return *script_->settle_error_;
+    script_->failed_behind_.reset();
     if (script_->in_doubt_) script_->apply(*script_->in_doubt_);
     script_->in_doubt_.reset();
     return {};
+  }
+
+  core::Space space(std::chrono::nanoseconds /*now*/) override {
+    const std::lock_guard lock(script_->mutex_);
+    return script_->space_;
+  }
+  std::optional<std::string> failed_behind() override {
+    const std::lock_guard lock(script_->mutex_);
+    return script_->failed_behind_;
   }
 
   void close(Token newest) override {
@@ -188,6 +249,18 @@ class ScriptedBackend final : public core::Backend {
     const auto found = records.find(place);
     if (found == records.end()) return std::optional<std::string>{};
     return std::optional(found->second);
+  }
+
+  core::Outcome finish(const core::Batch& batch) {
+    auto& script = *script_;
+    if (script.failures_.empty()) {
+      script.apply(batch);
+      return core::Outcome::committed;
+    }
+    const auto failure = script.failures_.front();
+    script.failures_.pop_front();
+    if (failure.lands) script.in_doubt_ = batch;
+    return failure.outcome;
   }
 
   class Copy final : public core::Snapshot {

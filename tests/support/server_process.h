@@ -4,17 +4,20 @@
 
 #pragma once
 
+#include "tests/support/stopped_process.h"
 #include "tests/support/temporary_directory.h"
 
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <optional>
 #include <poll.h>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -24,12 +27,20 @@
 
 namespace fencekv::testing {
 
+/// A sanitizer keeps what was freed for a while, so there the memory says little about the server.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kMemoryIsTheServers = false;
+#else
+inline constexpr bool kMemoryIsTheServers = true;
+#endif
+
 /// The process is killed with its object, if it still runs then.
 class ServerProcess {
  public:
   struct Start {
     std::vector<std::string> flags;
     std::optional<unsigned> open_files = std::nullopt;  ///< Limit of descriptors.
+    std::vector<std::string> environment{};  ///< `NAME=value`, added to that of the test.
   };
 
   explicit ServerProcess(const Start& start) {
@@ -45,6 +56,9 @@ class ServerProcess {
       if (start.open_files) {
         const rlimit limit{*start.open_files, *start.open_files};
         ::setrlimit(RLIMIT_NOFILE, &limit);
+      }
+      for (const std::string& setting : start.environment) {
+        ::putenv(const_cast<char*>(setting.c_str()));
       }
       std::vector<const char*> words = {FENCEKV_SERVER_PATH};
       for (const std::string& flag : start.flags) words.push_back(flag.c_str());
@@ -95,7 +109,17 @@ class ServerProcess {
     return static_cast<std::uint16_t>(std::stoul(line.substr(colon + 1)));
   }
 
-  void signal(int number) const { ::kill(pid_, number); }
+  /// After SIGSTOP it stands for certain.
+  void signal(int number) const {
+    if (number == SIGSTOP) return stop_process(pid_);
+    ::kill(pid_, number);
+  }
+
+  /// The memory that it has, in bytes; 0: it is gone.
+  std::size_t memory() const { return memory_("VmRSS:"); }
+  /// The most that it has had so far: a connection that took too much may be closed, and its memory
+  /// free, before anybody looks.
+  std::size_t peak_memory() const { return memory_("VmHWM:"); }
 
   /// Its exit code, or 128 + the signal that ended it; nullopt: it still runs.
   std::optional<int> wait_exit(std::chrono::milliseconds timeout = std::chrono::seconds(30)) {
@@ -123,6 +147,13 @@ class ServerProcess {
   }
 
  private:
+  std::size_t memory_(std::string_view which) const {
+    std::ifstream status("/proc/" + std::to_string(pid_) + "/status");
+    for (std::string line; std::getline(status, line);) {
+      if (line.starts_with(which)) return std::stoull(line.substr(which.size())) * 1024;
+    }
+    return 0;
+  }
   std::string log_path_() const { return (directory_.path() / "stderr").string(); }
 
   TemporaryDirectory directory_;

@@ -77,6 +77,16 @@ INSTANTIATE_TEST_SUITE_P(
         Resolved{"two_boots_running_through", {.boot = 0, .at = 151s}, 31s, 51s}),
     [](const auto& entry) { return entry.param.what; });
 
+TEST(Boots, ADelayGoesOnOverAStartAndBeginsAnewIfItWasRunning) {
+  const auto boots = three_boots();
+  EXPECT_EQ(boots.resolve_delay({.boot = 2, .at = 30s}, 10s, 5s), nanoseconds(35s));
+  // Expired at 30 s in boot 1, which was seen to last until 40 s.
+  EXPECT_EQ(boots.resolve_delay({.boot = 1, .at = 30s}, 10s, 10s), std::nullopt);
+  EXPECT_EQ(boots.resolve_delay({.boot = 1, .at = 30s}, 10s, 11s), nanoseconds(31s));
+  // Running when boot 1 ended: it had its time once more, until 30 s in boot 2.
+  EXPECT_EQ(boots.resolve_delay({.boot = 1, .at = 41s}, 10s, 5s), nanoseconds(35s));
+}
+
 TEST(Boots, RemembersOnly256AndALeaseOfAForgottenOneIsOver) {
   Boots boots;
   for (int i = 0; i < 300; ++i) EXPECT_TRUE(boots.enter("boot " + std::to_string(i), 1s, 10s));
@@ -86,6 +96,7 @@ TEST(Boots, RemembersOnly256AndALeaseOfAForgottenOneIsOver) {
   EXPECT_EQ(boots.all().back().id, "boot 299");
 
   EXPECT_EQ(boots.resolve({.boot = 43, .at = 11s}, 60s), std::nullopt);
+  EXPECT_EQ(boots.resolve_delay({.boot = 43, .at = 11s}, 60s, 1s), std::nullopt);
   EXPECT_EQ(boots.resolve({.boot = 44, .at = 11s}, 60s), nanoseconds(61s));
   EXPECT_EQ(boots.resolve({.boot = 299, .at = 11s}, 60s), nanoseconds(11s));
 }

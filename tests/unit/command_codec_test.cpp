@@ -63,6 +63,28 @@ TEST(CommandCodec, WritesEveryCommandAsTheProtocolSpellsIt) {
   EXPECT_EQ(words(Reset{"k", t, Reset::Guard::clear, ""}), "FENCE.RESET k 7 NOGUARD");
   EXPECT_EQ(words(Reset{"k", t, Reset::Guard::set, "g"}), "FENCE.RESET k 7 GUARD g");
   EXPECT_EQ(words(Acquire{"n", "o", 1500ms}), "LEASE.ACQUIRE n o 1500");
+  EXPECT_EQ(words(make_acquire("n", "o", 1500ms,
+                               {.wait = 20ms,
+                                .mode = LeaseMode::permit,
+                                .permits = 3,
+                                .bind = true,
+                                .delay = 0ms,
+                                .payload = ""})),
+            "LEASE.ACQUIRE n o 1500 WAIT 20 PERMITS 3 BIND DELAY 0 PAYLOAD ");
+  EXPECT_EQ(words(make_acquire("n", "o", 1s, {.mode = LeaseMode::shared, .delay = 7s})),
+            "LEASE.ACQUIRE n o 1000 SHARED DELAY 7000");
+  EXPECT_EQ(words(make_acquire("n", "o", 1s, {.mode = LeaseMode::permit})),
+            "LEASE.ACQUIRE n o 1000 PERMITS 0")
+      << "the server says what is wrong with it";
+  EXPECT_EQ(words(make_acquire("n", "o", 1s, {.permits = 2})),
+            "! ERR permits go with the mode permit only");
+  EXPECT_EQ(words(AcquireMany{{"a", "b"}, "o", 1s, 0ms}), "LEASE.MACQUIRE 2 a b o 1000");
+  EXPECT_EQ(words(AcquireMany{{"a"}, "o", 1s, 5ms}), "LEASE.MACQUIRE 1 a o 1000 WAIT 5");
+  EXPECT_EQ(words(RenewMany{{{"a", "o", t}, {"b", "p", Token{8}}}, 2s}),
+            "LEASE.MRENEW 2000 2 a o 7 b p 8");
+  EXPECT_EQ(words(ReleaseMany{{{"a", "o", t}}}), "LEASE.MRELEASE 1 a o 7");
+  EXPECT_EQ(words(ListWaiters{"n"}), "LEASE.WAITERS n");
+  EXPECT_EQ(words(Await{"n", Token{}, 5s}), "LEASE.WAIT n 0 5000");
   EXPECT_EQ(words(Renew{"n", "o", Token{Token::kMax}, -5ms}),
             "LEASE.RENEW n o 9223372036854775807 -5");
   EXPECT_EQ(words(Release{"n", "o", t}), "LEASE.RELEASE n o 7");
@@ -160,6 +182,106 @@ TEST(CommandCodec, ReadsLeases) {
   EXPECT_EQ(page->leases, std::vector{kState});
 }
 
+TEST(CommandCodec, ReadsEverythingAboutALease) {
+  EXPECT_EQ(
+      *answer<Inspect>(
+          "%7\r\n+name\r\n$1\r\nn\r\n+fence\r\n$1\r\n8\r\n+mode\r\n+permit\r\n+holders\r\n*2\r\n"
+          "%6\r\n+owner\r\n$8\r\n0123abcd\r\n+token\r\n$1\r\n7\r\n+mode\r\n+permit\r\n"
+          "+remaining\r\n:500\r\n+client\r\n$1\r\nc\r\n+bound\r\n:1\r\n"
+          "%6\r\n+owner\r\n$8\r\n89abcdef\r\n+token\r\n$1\r\n8\r\n+mode\r\n+permit\r\n"
+          "+remaining\r\n:600\r\n+client\r\n$1\r\nd\r\n+bound\r\n:0\r\n"
+          "+waiters\r\n:3\r\n+blocked\r\n:40\r\n+payload\r\n$4\r\na\r\nb\r\n"),
+      (LeaseState{.name = "n",
+                  .fence = Token{8},
+                  .holders = {{.owner = "0123abcd",
+                               .token = Token{7},
+                               .mode = LeaseMode::permit,
+                               .remaining = 500ms,
+                               .client = "c",
+                               .bound = true},
+                              {.owner = "89abcdef",
+                               .token = Token{8},
+                               .mode = LeaseMode::permit,
+                               .remaining = 600ms,
+                               .client = "d",
+                               .bound = false}},
+                  .waiters = 3,
+                  .blocked = 40ms,
+                  .payload = "a\r\nb"}));
+  EXPECT_EQ(*answer<ListWaiters>(
+                "*1\r\n%5\r\n+owner\r\n$8\r\n0123abcd\r\n+mode\r\n+shared\r\n+waited\r\n:5\r\n"
+                "+remaining\r\n:6\r\n+client\r\n$1\r\nc\r\n"),
+            (std::vector<LeaseWaiter>{{.owner = "0123abcd",
+                                       .mode = LeaseMode::shared,
+                                       .waited = 5ms,
+                                       .remaining = 6ms,
+                                       .client = "c"}}));
+  EXPECT_EQ(answer<ListWaiters>("*1\r\n%1\r\n+owner\r\n+x\r\n").error().code(), Errc::protocol);
+}
+
+TEST(CommandCodec, ReadsForEachOfManyWhatOneWouldBeAnswered) {
+  const auto renewed =
+      answer<RenewMany>("*3\r\n:900\r\n-LEASELOST revoked\r\n-ERR no such thing\r\n");
+
+  ASSERT_TRUE(renewed);
+  ASSERT_EQ(renewed->size(), 3U);
+  EXPECT_EQ(*(*renewed)[0], 900ms);
+  EXPECT_EQ((*renewed)[1].error().reason(), "revoked");
+  EXPECT_EQ((*renewed)[2].error().code(), Errc::invalid);
+  EXPECT_EQ(answer<RenewMany>("*1\r\n+OK\r\n").error().code(), Errc::protocol);
+  EXPECT_EQ(answer<RenewMany>("-ERR all of it\r\n").error().code(), Errc::invalid);
+  EXPECT_EQ(answer<ReleaseMany>("*2\r\n+OK\r\n-LEASELOST expired\r\n")->size(), 2U);
+  EXPECT_EQ(answer<ReleaseMany>("*1\r\n:1\r\n").error().code(), Errc::protocol);
+}
+
+TEST(CommandCodec, ReadsChangesOfALease) {
+  EXPECT_EQ(*answer<Await>("*3\r\n+expired\r\n$1\r\nn\r\n$1\r\n7\r\n"),
+            (LeaseEvent{LeaseChange::expired, "n", Token{7}}));
+  EXPECT_EQ(*answer<Await>("_\r\n"), std::nullopt);
+  EXPECT_EQ(*answer<Await>("*-1\r\n"), std::nullopt);
+  EXPECT_EQ(answer<Await>("*3\r\n+stolen\r\n$1\r\nn\r\n$1\r\n7\r\n").error().code(),
+            Errc::protocol);
+
+  const auto pushed = [](std::string_view bytes) { return decode_push(value_of(bytes)); };
+  for (const auto change : {LeaseChange::granted, LeaseChange::released, LeaseChange::expired,
+                            LeaseChange::revoked, LeaseChange::disconnected, LeaseChange::missed}) {
+    EXPECT_EQ(
+        pushed(">4\r\n+lease\r\n+" + std::string(to_string(change)) + "\r\n$1\r\nn\r\n$1\r\n7\r\n"),
+        (LeaseEvent{change, "n", Token{7}}));
+  }
+  EXPECT_EQ(pushed(">2\r\n+invalidate\r\n_\r\n"), std::nullopt);
+  EXPECT_EQ(pushed(">3\r\n+lease\r\n+granted\r\n$1\r\nn\r\n"), std::nullopt);
+  EXPECT_EQ(pushed(">0\r\n"), std::nullopt);
+  EXPECT_EQ(pushed("*4\r\n+lease\r\n+granted\r\n$1\r\nn\r\n$1\r\n7\r\n"), std::nullopt)
+      << "a reply is no push";
+}
+
+TEST(CommandCodec, KnowsWhichCommandsWait) {
+  const auto raw = [](std::vector<std::string> line) { return waits_for(Raw{std::move(line)}); };
+
+  EXPECT_EQ(waits_for(make_acquire("n", "o", 1s)), 0ms);
+  EXPECT_EQ(waits_for(make_acquire("n", "o", 1s, {.wait = 5s})), 5s);
+  EXPECT_EQ(waits_for(AcquireMany{{"a"}, "o", 1s, 3s}), 3s);
+  EXPECT_EQ(waits_for(Await{"n", Token{}, 4s}), 4s);
+  EXPECT_EQ(waits_for(Renew{"n", "o", Token{7}, 9s}), 0ms);
+  EXPECT_EQ(raw({"lease.Acquire", "n", "o", "1000", "wait", "250"}), 250ms);
+  EXPECT_EQ(raw({"LEASE.MACQUIRE", "1", "n", "o", "1000", "WAIT", "250"}), 250ms);
+  EXPECT_EQ(raw({"LEASE.WAIT", "n", "7", "99"}), 99ms);
+  EXPECT_EQ(raw({"LEASE.WAIT", "n"}), 0ms);
+  EXPECT_EQ(raw({"LEASE.ACQUIRE", "n", "o", "1000"}), 0ms);
+  EXPECT_EQ(raw({"LEASE.ACQUIRE", "n", "o", "1000", "WAIT"}), 0ms);
+  EXPECT_EQ(raw({"FENCE.SET", "WAIT", "1", "250"}), 0ms);
+  EXPECT_EQ(raw({}), 0ms);
+}
+
+TEST(CommandCodec, WritesAWatch) {
+  resp::RequestParser parser({});
+  parser.feed(encode_watch(std::vector<std::string>{"a", "b c"}));
+  ASSERT_EQ(parser.next(), resp::RequestParser::Status::request);
+  EXPECT_EQ(std::vector<std::string>(parser.request().begin(), parser.request().end()),
+            (std::vector<std::string>{"LEASE.WATCH", "a", "b c"}));
+}
+
 TEST(CommandCodec, ReadsListings) {
   const auto keys = answer<ScanKeys>("*2\r\n$2\r\n17\r\n*2\r\n$1\r\na\r\n$1\r\nb\r\n");
   ASSERT_TRUE(keys);
@@ -230,6 +352,11 @@ TEST(CommandCodec, TakesNoReplyThatTheCommandCannotHave) {
     EXPECT_TRUE(protocol(answer<ScanKeys>(bytes))) << bytes;
     EXPECT_TRUE(protocol(answer<CountKeys>(bytes))) << bytes;
     EXPECT_TRUE(protocol(answer<Acquire>(bytes))) << bytes;
+    EXPECT_TRUE(protocol(answer<AcquireMany>(bytes))) << bytes;
+    EXPECT_TRUE(protocol(answer<RenewMany>(bytes))) << bytes;
+    EXPECT_TRUE(protocol(answer<ReleaseMany>(bytes))) << bytes;
+    EXPECT_TRUE(protocol(answer<ListWaiters>(bytes))) << bytes;
+    EXPECT_TRUE(protocol(answer<Await>(bytes))) << bytes;
   }
 }
 

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /// The one serialised step: what is answered when, and what happens when the storage fails.
 
-#include "engine/core/committer.h"
-
-#include "engine/core/make_store.h"
-#include "tests/support/manual_clock.h"
-#include "tests/support/print.h"
-#include "tests/support/scripted_backend.h"
+#include "engine/core/group.h"
+#include "tests/unit/committer_fixture.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <string>
@@ -26,130 +18,12 @@
 namespace fencekv::testing {
 namespace {
 
-using namespace std::chrono_literals;
 using core::Outcome;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-template <class T>
-std::string line_of(const Result<T>& result) {
-  return result ? "OK" : result.error().line();
-}
-
-Write write_of(std::string key, std::string value, Token token) {
-  Write write;
-  write.entries.push_back({.key = std::move(key), .value = std::move(value)});
-  write.token = token;
-  return write;
-}
-
-Acquire acquire_of(std::string name) {
-  return {.name = std::move(name), .owner = "me", .ttl = 10s};
-}
-
-/// The answers to what was submitted, in the order in which they came.
-class Answers {
- public:
-  std::function<void(Result<Reply>)> expect(std::string what) {
-    return [this, what = std::move(what)](Result<Reply> reply) {
-      const std::lock_guard lock(mutex_);
-      order_.push_back(what);
-      replies_.emplace(what, std::move(reply));
-      came_.notify_all();
-    };
-  }
-  std::size_t size() const {
-    const std::lock_guard lock(mutex_);
-    return order_.size();
-  }
-  bool wait_for(std::size_t count) {
-    std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, 10s, [&] { return order_.size() >= count; });
-  }
-  std::vector<std::string> order() const {
-    const std::lock_guard lock(mutex_);
-    return order_;
-  }
-  /// `OK`, an error's line, or `no answer`.
-  std::string line(const std::string& what) const {
-    const std::lock_guard lock(mutex_);
-    const auto found = replies_.find(what);
-    return found == replies_.end() ? "no answer" : line_of(found->second);
-  }
-  template <class C>
-  typename C::Reply reply(const std::string& what) const {
-    const std::lock_guard lock(mutex_);
-    return std::get<typename C::Reply>(*replies_.at(what));
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<std::string> order_;
-  std::map<std::string, Result<Reply>> replies_;
-};
-
-class CommitterTest : public ::testing::Test {
- protected:
-  ~CommitterTest() override { script_->let_go(); }
-
-  Result<std::unique_ptr<Store>> try_open() {
-    return core::make_store(std::make_unique<ScriptedBackend>(script_), options_);
-  }
-  Store& store() {
-    if (store_) return *store_;
-    options_.unguarded_tokens = UnguardedTokens::any;
-    options_.clock = clock_;
-    auto opened = try_open();
-    if (!opened) throw std::runtime_error(opened.error().line());
-    store_ = *std::move(opened);
-    return *store_;
-  }
-  void submit(std::string what, Command command) {
-    store().enqueue(std::move(command), answers_.expect(std::move(what)));
-  }
-  /// Holds a group of one write, so that what is submitted now becomes one group behind it.
-  void collect_a_group() {
-    store();
-    script_->hold();
-    submit("before", write_of("before", "v", Token{1}));
-    ASSERT_TRUE(script_->wait_for_commit());
-  }
-  std::optional<std::string> value_of(const std::string& key) {
-    const auto value = store().get(key);
-    EXPECT_TRUE(value.has_value()) << line_of(value);
-    return value ? *value : std::nullopt;
-  }
-  /// Asks in the queue, among the writers.
-  std::string queued_read(const std::string& key) {
-    auto keys = store().execute(Read{.keys = {key}});
-    return keys ? keys->front().value.value_or("(none)") : line_of(keys);
-  }
-  bool recovers() {
-    for (int i = 0; i < 500 && store().refuses_writes(); ++i) std::this_thread::sleep_for(10ms);
-    return !store().refuses_writes();
-  }
-  /// The highest token that any batch so far, landed or not, knew as handed out.
-  Token highest_drawn() const {
-    Token highest;
-    for (const auto& batch : script_->batches()) {
-      for (const auto& put : batch.puts) {
-        if (put.place != core::kAllocatorKey) continue;
-        highest = std::max(highest, core::decode_allocator(put.place, put.bytes)->newest);
-      }
-    }
-    return highest;
-  }
-
-  const std::shared_ptr<Script> script_ = std::make_shared<Script>();
-  const std::shared_ptr<ManualClock> clock_ = std::make_shared<ManualClock>();
-  Options options_;
-  Answers answers_;
-  std::unique_ptr<Store> store_;
-};
 
 // --- what is answered when ------------------------------------------------------------------
 
@@ -516,6 +390,7 @@ TEST_F(CommitterTest, AStoreThatLacksASmallRecordIsDamaged) {
 }
 
 TEST_F(CommitterTest, ADamagedRecordIsToldApartFromNoRecord) {
+  options_.fence_cache_bytes = 0;
   ASSERT_TRUE(store().set("key", "v", Token{5}).has_value());
   auto records = script_->records();
   records.at("kkey").at(3) ^= 1;
@@ -525,6 +400,20 @@ TEST_F(CommitterTest, ADamagedRecordIsToldApartFromNoRecord) {
   EXPECT_THAT(line_of(store().set("key", "w", Token{6})), StartsWith("CORRUPT"));
   EXPECT_EQ(script_->records(), records);
   EXPECT_EQ(line_of(store().set("other", "w", Token{6})), "OK");
+}
+
+TEST_F(CommitterTest, AWriteUnderARememberedFenceMendsADamagedRecord) {
+  ASSERT_TRUE(store().set("key", "v", Token{5}).has_value());
+  auto records = script_->records();
+  records.at("kkey").at(3) ^= 1;
+  script_->set_records(records);
+  EXPECT_EQ(line_of(store().set("key", "late", Token{4})), "FENCED 5 4 stale");
+  EXPECT_THAT(queued_read("key"), StartsWith("CORRUPT"));
+  EXPECT_EQ(line_of(store().execute(Raise{.key = "key", .token = Token{6}})).substr(0, 7),
+            "CORRUPT");
+  EXPECT_EQ(script_->records(), records);
+  EXPECT_EQ(line_of(store().set("key", "w", Token{6})), "OK");
+  EXPECT_EQ(queued_read("key"), "w");
 }
 
 TEST_F(CommitterTest, TheEndAnswersWhatIsQueuedAndIsClean) {
@@ -662,6 +551,61 @@ TEST_F(CommitterTest, NoTwoThreadsGetTheSameToken) {
   for (auto& thread : threads) thread.join();
   EXPECT_EQ(tokens.size(), 800U);
   EXPECT_EQ(tokens.rbegin()->first, Token{800});
+}
+
+/// Nothing happens but by step(): no answer, no expiry, no recovery.
+TEST_F(CommitterTest, WithoutAThreadTheCallerOfStepDoesEverything) {
+  options_.unguarded_tokens = UnguardedTokens::any;
+  options_.clock = clock_;
+  auto made = core::make_driven_store(std::make_unique<ScriptedBackend>(script_), options_);
+  ASSERT_TRUE(made.has_value());
+  auto [driven, step] = *std::move(made);
+  EXPECT_FALSE(step());
+
+  driven->enqueue(acquire_of("name"), answers_.expect("held"));
+  EXPECT_EQ(answers_.size(), 0U);
+  EXPECT_TRUE(step());
+  EXPECT_EQ(answers_.line("held"), "OK");
+
+  Acquire waiting = acquire_of("name");
+  waiting.owner = "next";
+  waiting.wait = 60s;
+  driven->enqueue(waiting, answers_.expect("waits"));
+  EXPECT_TRUE(step());
+  clock_->advance(11s);
+  EXPECT_EQ(answers_.line("waits"), "no answer");
+  EXPECT_TRUE(step());
+  EXPECT_EQ(answers_.line("waits"), "OK");
+
+  script_->fail_next({.outcome = core::Outcome::unknown, .lands = true});
+  driven->enqueue(write_of("key", "v", Token{5}), answers_.expect("in doubt"));
+  EXPECT_TRUE(step());
+  EXPECT_TRUE(driven->refuses_writes());
+  EXPECT_TRUE(step());
+  EXPECT_FALSE(driven->refuses_writes());
+  while (step()) {
+  }
+  EXPECT_EQ(driven->get("key")->value_or("(none)"), "v");
+
+  // What is queued when the store ends is answered.
+  driven->enqueue(write_of("key", "w", Token{6}), answers_.expect("last"));
+  driven.reset();
+  EXPECT_EQ(answers_.line("last"), "OK");
+}
+
+// A listing waits for the storage and the committer to be at the same group, which it could then
+// never see.
+TEST_F(CommitterTest, AListingOfLeasesEndsWhereThePositionCannotBeRead) {
+  ASSERT_EQ(line_of(store().execute(acquire_of("name"))), "OK");
+  auto records = script_->records();
+  records.at(std::string(core::kPositionKey)) = "damaged";
+  script_->set_records(records);
+
+  const auto page = store().list_leases(std::nullopt, 10);
+
+  ASSERT_TRUE(page) << line_of(page);
+  ASSERT_EQ(page->items.size(), 1U);
+  EXPECT_EQ(page->items[0].name, "name");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace {
 
 using rocks::PositionFile;
 using rocks::PositionSlot;
+using rocks::posix_files;
 using ::testing::HasSubstr;
 
 constexpr std::size_t kPage = PositionFile::kPageBytes;
@@ -34,6 +35,7 @@ PositionSlot slot_at(std::uint64_t n, std::uint64_t reserved = 65536) {
   slot.durability = Durability::process;
   slot.is_clean = n % 2 == 0;
   slot.boot_id = "8c1f1f1e-0000-4000-8000-000000000000";
+  slot.process = 2;
   return slot;
 }
 
@@ -42,7 +44,7 @@ class PositionFileTest : public ::testing::Test {
   std::filesystem::path path() const { return directory_.path() / "position"; }
 
   PositionFile create() {
-    auto file = PositionFile::create(path());
+    auto file = PositionFile::create(posix_files(), path());
     if (!file) throw std::runtime_error(file.error().line());
     return *std::move(file);
   }
@@ -56,8 +58,8 @@ class PositionFileTest : public ::testing::Test {
     return pages;
   }
   std::string refusal() const {
-    const auto opened = PositionFile::open(path());
-    const auto read = PositionFile::read(path());
+    const auto opened = PositionFile::open(posix_files(), path());
+    const auto read = PositionFile::read(posix_files(), path());
     if (opened || read) return "opened";
     EXPECT_EQ(opened.error(), read.error());
     EXPECT_EQ(opened.error().code(), Errc::corrupt);
@@ -73,19 +75,19 @@ TEST_F(PositionFileTest, IsMadeInFullWithModeOfItsOwner) {
   struct stat state {};
   ASSERT_EQ(stat(path().c_str(), &state), 0);
   EXPECT_EQ(state.st_mode & 0777, 0600U);
-  const auto read = PositionFile::read(path());
+  const auto read = PositionFile::read(posix_files(), path());
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(*read, PositionSlot{});
 }
 
 TEST_F(PositionFileTest, IsNeverMadeOverAnother) {
   ASSERT_TRUE(create().write(slot_at(5)).has_value());
-  EXPECT_FALSE(PositionFile::create(path()).has_value());
-  EXPECT_EQ(*PositionFile::read(path()), slot_at(5));
+  EXPECT_FALSE(PositionFile::create(posix_files(), path()).has_value());
+  EXPECT_EQ(*PositionFile::read(posix_files(), path()), slot_at(5));
 
   std::filesystem::remove(path());
   std::filesystem::create_symlink(directory_.path() / "elsewhere", path());
-  EXPECT_FALSE(PositionFile::create(path()).has_value());
+  EXPECT_FALSE(PositionFile::create(posix_files(), path()).has_value());
   EXPECT_FALSE(std::filesystem::exists(directory_.path() / "elsewhere"));
 }
 
@@ -94,7 +96,7 @@ TEST_F(PositionFileTest, EveryFieldComesBack) {
   for (const std::uint64_t n : {1U, 2U, 3U}) {
     ASSERT_TRUE(file.write(slot_at(n)).has_value());
     EXPECT_EQ(file.current(), slot_at(n));
-    auto opened = PositionFile::open(path());
+    auto opened = PositionFile::open(posix_files(), path());
     ASSERT_TRUE(opened.has_value());
     EXPECT_EQ(opened->current(), slot_at(n));
   }
@@ -105,7 +107,7 @@ TEST_F(PositionFileTest, ALongBootIdIsCutToWhatASlotHolds) {
   auto slot = slot_at(1);
   slot.boot_id = std::string(1000, 'b');
   ASSERT_TRUE(file.write(slot).has_value());
-  EXPECT_EQ(PositionFile::read(path())->boot_id, std::string(64, 'b'));
+  EXPECT_EQ(PositionFile::read(posix_files(), path())->boot_id, std::string(64, 'b'));
 }
 
 TEST_F(PositionFileTest, SlotsAreWrittenInTurnAlsoOverAReopening) {
@@ -120,7 +122,7 @@ TEST_F(PositionFileTest, SlotsAreWrittenInTurnAlsoOverAReopening) {
     EXPECT_NE(pages.front(), last);
     last = pages.front();
     before = after;
-    if (n == 3) file = *PositionFile::open(path());
+    if (n == 3) file = *PositionFile::open(posix_files(), path());
   }
   EXPECT_EQ(std::filesystem::file_size(path()), 2 * kPage);
 }
@@ -144,7 +146,7 @@ TEST_F(PositionFileTest, AWriteTornAtAnyByteLeavesTheOneBefore) {
                 back.begin() + static_cast<std::ptrdiff_t>(page));
     for (const auto& content : {front, back}) {
       set_content(path(), content);
-      const auto read = PositionFile::read(path());
+      const auto read = PositionFile::read(posix_files(), path());
       ASSERT_TRUE(read.has_value()) << torn << ": " << read.error().line();
       // Old and new may agree in the bytes that were torn off; half of each is never taken.
       EXPECT_TRUE(*read == slot_at(2) || *read == slot_at(3)) << torn;
@@ -161,7 +163,7 @@ TEST_F(PositionFileTest, AfterATornWriteTheTornSlotIsWrittenAgain) {
       static_cast<std::size_t>(changed_pages(before, content_of(path())).at(0)) * kPage;
   flip_bit(path(), page + 100);
 
-  auto opened = PositionFile::open(path());
+  auto opened = PositionFile::open(posix_files(), path());
   ASSERT_TRUE(opened.has_value());
   EXPECT_EQ(opened->current(), slot_at(1));
   // The whole slot must not be the next to be written: torn again, nothing would be left.
@@ -169,7 +171,7 @@ TEST_F(PositionFileTest, AfterATornWriteTheTornSlotIsWrittenAgain) {
   ASSERT_TRUE(opened->write(slot_at(3)).has_value());
   EXPECT_THAT(changed_pages(torn, content_of(path())),
               ::testing::ElementsAre(static_cast<int>(page / kPage)));
-  EXPECT_EQ(*PositionFile::read(path()), slot_at(3));
+  EXPECT_EQ(*PositionFile::read(posix_files(), path()), slot_at(3));
 }
 
 TEST_F(PositionFileTest, AReservationSurvivesDamageOfEitherSlot) {
@@ -181,7 +183,7 @@ TEST_F(PositionFileTest, AReservationSurvivesDamageOfEitherSlot) {
     for (std::size_t i = 0; i < kSlot; ++i) {
       set_content(path(), whole);
       flip_bit(path(), page + i, static_cast<int>(i % 8));
-      const auto read = PositionFile::read(path());
+      const auto read = PositionFile::read(posix_files(), path());
       ASSERT_TRUE(read.has_value()) << page + i;
       EXPECT_EQ(read->reserved, Token{131072}) << page + i;
     }
@@ -194,7 +196,7 @@ TEST_F(PositionFileTest, AnEmptySlotOrOneOfAnotherKindIsNotTaken) {
   auto content = content_of(path());
   std::fill_n(content.begin() + kPage, kSlot, '\0');
   set_content(path(), content);
-  EXPECT_EQ(*PositionFile::read(path()), slot_at(1));
+  EXPECT_EQ(*PositionFile::read(posix_files(), path()), slot_at(1));
 }
 
 TEST_F(PositionFileTest, BothSlotsDamagedIsRefused) {

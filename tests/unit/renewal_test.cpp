@@ -2,9 +2,18 @@
 // The rules of a lease's time, by hand: time is a number, and nothing is sent.
 #include "client/renewal.h"
 
+#include "client/renewal_plan.h"
+#include "tests/support/seed_from_environment.h"
+
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <map>
+#include <random>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace fencekv {
 namespace {
@@ -191,6 +200,202 @@ TEST(Renewal, TakesNoAnswerForARenewalThatWasNotSent) {
 TEST(LossReason, HasAWordForEach) {
   EXPECT_EQ(to_string(LossReason::deadline), "deadline");
   EXPECT_EQ(to_string(LossReason::superseded), "superseded");
+}
+
+// ---- Many -------------------------------------------------------------------------------------
+
+RenewalPlan plan_of(std::size_t leases, RenewalPlan::Time apart = 0ns) {
+  RenewalPlan plan;
+  for (std::size_t i = 0; i < leases; ++i) {
+    plan.add(i + 1, {kSent + static_cast<std::int64_t>(i) * apart, kTtl, kTtl});
+  }
+  return plan;
+}
+
+std::size_t leases_in(const RenewalPlan::Steps& steps) {
+  std::size_t count = 0;
+  for (const auto& batch : steps.batches) count += batch.ids.size();
+  return count;
+}
+
+TEST(RenewalPlan, SleepsUntilTheFirstIsDue) {
+  auto plan = plan_of(3, 100ms);
+
+  const auto steps = plan.next(kSent);
+
+  EXPECT_TRUE(steps.batches.empty());
+  EXPECT_TRUE(steps.lost.empty());
+  EXPECT_EQ(steps.next, kSent + 300ms);
+  EXPECT_EQ(RenewalPlan().next(kSent).next, std::nullopt) << "nothing to do, ever";
+}
+
+TEST(RenewalPlan, TakesThoseAlongThatAreDueSoon) {
+  auto plan = plan_of(5, 50ms);  // due at 300, 350, 400, 450, 500 ms; a sixth of the ttl is 150 ms
+
+  const auto steps = plan.next(kSent + 300ms);
+
+  ASSERT_EQ(steps.batches.size(), 1U);
+  EXPECT_EQ(steps.batches[0].ids, (std::vector<RenewalPlan::Id>{1, 2, 3, 4}));
+  EXPECT_EQ(steps.batches[0].ttl, kTtl);
+  EXPECT_EQ(steps.batches[0].until, kSent + 600ms);
+  EXPECT_EQ(steps.next, kSent + 500ms);
+}
+
+TEST(RenewalPlan, FillsRequestsUpToTheirLimit) {
+  auto plan = plan_of(2 * RenewalPlan::kBatch + 5);
+
+  const auto steps = plan.next(kSent + 300ms);
+
+  ASSERT_EQ(steps.batches.size(), 3U);
+  EXPECT_EQ(steps.batches[0].ids.size(), RenewalPlan::kBatch);
+  EXPECT_EQ(steps.batches[2].ids.size(), 5U);
+  EXPECT_EQ(leases_in(plan.next(kSent + 301ms)), 0U) << "one renewal at a time for each";
+}
+
+TEST(RenewalPlan, AsksForOneTtlInOneRequest) {
+  RenewalPlan plan;
+  plan.add(1, {kSent, 900ms, 900ms});
+  plan.add(2, {kSent, 1200ms, 1200ms});
+  plan.add(3, {kSent, 900ms, 900ms});
+
+  const auto steps = plan.next(kSent + 400ms);
+
+  ASSERT_EQ(steps.batches.size(), 2U);
+  EXPECT_EQ(steps.batches[0].ids, (std::vector<RenewalPlan::Id>{1, 3}));
+  EXPECT_EQ(steps.batches[1].ids, (std::vector<RenewalPlan::Id>{2}));
+}
+
+TEST(RenewalPlan, GivesUpARequestWhenTheFirstOfItIsOver) {
+  RenewalPlan plan;
+  plan.add(1, {kSent, kTtl, kTtl});
+  plan.add(2, {kSent, kTtl, 400ms});  // the server said that less is left
+
+  const auto steps = plan.next(kSent + 300ms);
+
+  ASSERT_EQ(steps.batches.size(), 1U);
+  EXPECT_EQ(steps.batches[0].until, kSent + 400ms);
+}
+
+TEST(RenewalPlan, LosesOnlyTheLeaseThatTheServerNames) {
+  auto plan = plan_of(3);
+  const auto asked = kSent + 300ms;
+  ASSERT_EQ(leases_in(plan.next(asked)), 3U);
+
+  EXPECT_EQ(plan.acknowledged(1, asked + 1ms, kTtl), asked + kTtl);
+  plan.failed(2, asked + 1ms, lost("revoked"));
+  plan.failed(3, asked + 1ms, Error(Errc::overloaded, "later"));
+  const auto steps = plan.next(asked + 1ms);
+
+  EXPECT_EQ(steps.lost,
+            (std::vector<std::pair<RenewalPlan::Id, LossReason>>{{2, LossReason::revoked}}));
+  EXPECT_EQ(plan.size(), 2U);
+  EXPECT_EQ(steps.next, asked + 1ms + 75ms) << "the third is tried again";
+  EXPECT_EQ(plan.acknowledged(2, asked + 2ms, kTtl), std::nullopt) << "lost is lost";
+}
+
+TEST(RenewalPlan, LosesAllThatAreNotAcknowledgedInTime) {
+  auto plan = plan_of(2000);
+  ASSERT_EQ(leases_in(plan.next(kSent + 300ms)), 2000U);
+
+  const auto before = plan.next(kSent + kTtl - 1ns);
+  const auto after = plan.next(kSent + kTtl);
+
+  EXPECT_TRUE(before.lost.empty());
+  ASSERT_EQ(after.lost.size(), 2000U);
+  EXPECT_EQ(after.lost[0].second, LossReason::deadline);
+  EXPECT_EQ(after.next, std::nullopt);
+  EXPECT_TRUE(plan.empty());
+}
+
+TEST(RenewalPlan, ForgetsWhatIsRemoved) {
+  auto plan = plan_of(3);
+  plan.remove(1);
+  ASSERT_EQ(leases_in(plan.next(kSent + 300ms)), 2U);
+
+  plan.remove(2);
+  plan.remove(2);
+  plan.failed(2, kSent + 310ms, Error(Errc::overloaded, "later"));
+
+  EXPECT_EQ(leases_in(plan.next(kSent + 899ms)), 0U);
+  EXPECT_EQ(plan.next(kSent + kTtl).lost.size(), 1U);
+}
+
+TEST(RenewalPlan, NeedsFewRequestsForLeasesOfAllAges) {
+  // 3,000 leases acquired one after the other over a whole ttl, and kept for twenty.
+  auto plan = plan_of(3000, kTtl / 3000);
+  std::size_t requests = 0;
+  std::size_t renewals = 0;
+  auto now = kSent;
+  while (now < kSent + 20 * kTtl) {
+    const auto steps = plan.next(now);
+    ASSERT_TRUE(steps.lost.empty());
+    for (const auto& batch : steps.batches) {
+      ++requests;
+      renewals += batch.ids.size();
+      for (const auto id : batch.ids) ASSERT_TRUE(plan.acknowledged(id, now, kTtl));
+    }
+    now = plan.next(now).next.value_or(now);
+  }
+
+  // At least one request per third and 1,024 leases is needed.
+  EXPECT_LT(requests, 60U * 8U);
+  EXPECT_LT(renewals, 60U * 3000U * 3U) << "going along is not free either";
+}
+
+TEST(RenewalPlan, TreatsEachLeaseAsIfItWereAlone) {
+  const auto seed = static_cast<unsigned>(testing::seed_from_environment("FENCEKV_SEED"));
+  SCOPED_TRACE("FENCEKV_SEED=" + std::to_string(seed));
+  std::minstd_rand random(seed);
+  RenewalPlan plan;
+  std::map<RenewalPlan::Id, RenewalPlan::Time> deadlines;
+  std::set<RenewalPlan::Id> asked;
+  std::map<RenewalPlan::Id, RenewalPlan::Time> asked_at;
+  RenewalPlan::Id last = 0;
+  auto now = kSent;
+
+  for (int step = 0; step < 20'000; ++step) {
+    now += std::chrono::microseconds(random() % 20'000);
+    const auto steps = plan.next(now);
+    for (const auto& [id, reason] : steps.lost) {
+      ASSERT_EQ(reason, LossReason::deadline);
+      ASSERT_LE(deadlines.at(id), now);
+      deadlines.erase(id);
+      asked.erase(id);
+    }
+    for (const auto& [id, deadline] : deadlines) ASSERT_GT(deadline, now) << "not told";
+    for (const auto& batch : steps.batches) {
+      ASSERT_LE(batch.ids.size(), RenewalPlan::kBatch);
+      for (const auto id : batch.ids) {
+        ASSERT_TRUE(asked.insert(id).second) << "asked twice at a time";
+        asked_at[id] = now;
+      }
+    }
+    ASSERT_GT(steps.next.value_or(now + 1ns), now);
+
+    // Answers, failures, new leases, releases.
+    for (auto it = asked.begin(); it != asked.end();) {
+      const auto id = *it;
+      const auto what = random() % 4;
+      if (what == 0) {
+        ASSERT_EQ(plan.acknowledged(id, now, kTtl), asked_at[id] + kTtl);
+        deadlines[id] = asked_at[id] + kTtl;
+      } else if (what == 1) {
+        plan.failed(id, now, Error(Errc::unreachable, "x"));
+      }
+      it = what < 2 ? asked.erase(it) : std::next(it);
+    }
+    if (random() % 4 == 0) {
+      plan.add(++last, {now, kTtl, kTtl});
+      deadlines[last] = now + kTtl;
+    }
+    if (random() % 8 == 0 && !deadlines.empty()) {
+      const auto id = deadlines.begin()->first;
+      plan.remove(id);
+      deadlines.erase(id);
+      asked.erase(id);
+    }
+    ASSERT_EQ(plan.size(), deadlines.size());
+  }
 }
 
 }  // namespace

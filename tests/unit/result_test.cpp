@@ -84,6 +84,11 @@ TEST(ErrorLine, ALongerNameIsCutAndTheLineStaysTheSame) {
   EXPECT_EQ(parse_error_line(error.line()).code(), Errc::wrong_lease);
 }
 
+TEST(ErrorLine, OfAnyBytesBecomesOneLine) {
+  EXPECT_EQ(parse_error_line("OVERLOADED a\r\nb\x7f").line(), "OVERLOADED a  b ");
+  EXPECT_EQ(parse_error_line("what\nelse").line().find('\n'), std::string::npos);
+}
+
 TEST(ErrorLine, WhatANewerServerSaysIsKeptForPeople) {
   const auto fenced = parse_error_line("FENCED 34 33 superseded and something new");
   EXPECT_EQ(fenced.code(), Errc::fenced);

@@ -5,6 +5,8 @@
 
 #include "engine/core/rules.h"
 
+#include "tests/unit/plain_state.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,67 +25,6 @@ using ::testing::StartsWith;
 
 constexpr Moment kNow{.since_boot = 1h, .wall = 1'000'000ms};
 
-/// A state in maps. Its `fail_at`-th look at a record fails; 0: none does.
-class PlainState final : public State {
- public:
-  Result<const KeyRecord*> key(std::string_view key) override {
-    if (++looks == fail_at) return damaged();
-    const auto found = keys.find(std::string(key));
-    return found == keys.end() ? nullptr : &found->second;
-  }
-  Result<const LeaseRecord*> lease(std::string_view name) override {
-    if (++looks == fail_at) return damaged();
-    const auto found = leases.find(std::string(name));
-    return found == leases.end() ? nullptr : &found->second;
-  }
-  const KeyRecord& put_key(std::string_view key, KeyRecord record) override {
-    ++puts;
-    return keys[std::string(key)] = std::move(record);
-  }
-  const LeaseRecord& put_lease(std::string_view name, LeaseRecord record) override {
-    ++puts;
-    return leases[std::string(name)] = std::move(record);
-  }
-  Token newest() const override { return newest_token; }
-  Token floor() const override { return floor_token; }
-  const Boots& boots() const override { return boots_; }
-  Result<Token> draw() override {
-    if (!may_draw) return Error(Errc::misconf, "tokens cannot be reserved");
-    newest_token = Token{newest_token.number() + 1};
-    return newest_token;
-  }
-  void refused(std::string_view key, const std::optional<std::string>&, Token,
-               const Error&) override {
-    refusals.emplace_back(key);
-  }
-
-  std::map<std::string, KeyRecord> keys;
-  std::map<std::string, LeaseRecord> leases;
-  Token newest_token{10};
-  Token floor_token;
-  bool may_draw = true;
-  int looks = 0;
-  int fail_at = 0;
-  int puts = 0;
-  std::vector<std::string> refusals;
-
- private:
-  static Error damaged() { return {Errc::corrupt, "a record is damaged"}; }
-
-  Boots boots_{0, {{.id = "boot", .opened = 1s, .last = {}}}};
-};
-
-LeaseRecord lease_of(std::string owner, Token token, GrantEnd end = GrantEnd::open,
-                     std::chrono::nanoseconds deadline = 2h) {
-  LeaseRecord lease;
-  lease.fence = token;
-  lease.end = end;
-  lease.deadline = {.boot = 0, .at = deadline};
-  lease.ttl = 10s;
-  lease.owner = std::move(owner);
-  return lease;
-}
-
 Write write_of(std::vector<std::string> keys, Token token, std::optional<std::string> lease = {}) {
   Write write;
   for (auto& key : keys) write.entries.push_back({.key = std::move(key), .value = "v"});
@@ -95,7 +36,7 @@ Write write_of(std::vector<std::string> keys, Token token, std::optional<std::st
 Result<Reply> ask(State& state, Command command,
                   UnguardedTokens unguarded = UnguardedTokens::issued) {
   const Policy policy{.unguarded_tokens = unguarded, .max_value_bytes = 100};
-  return decide(state, policy, command, kNow, {.client = "test"});
+  return decide(state, policy, command, kNow, {.client = "test"}).value();
 }
 
 template <class T>
@@ -104,13 +45,13 @@ std::string outcome(const Result<T>& result) {
 }
 
 /// A state in which every command below has something to look at, and something to change.
-PlainState furnished() {
-  PlainState state;
-  state.keys["guarded"] = {.fence = Token{3}, .version = 1, .guard = "held", .value = "v"};
-  state.leases["held"] = lease_of("me", Token{5});
-  state.leases["over"] = lease_of("me", Token{6}, GrantEnd::open, 1min);
-  return state;
-}
+struct Furnished : PlainState {
+  Furnished() {
+    keys["guarded"] = {.fence = Token{3}, .version = 1, .guard = "held", .value = "v"};
+    leases.emplace("held", Lease(grant_of("me", Token{5}), 0));
+    leases.emplace("over", Lease(grant_of("me", Token{6}, GrantEnd::open, 1min), 0));
+  }
+};
 
 TEST(Rules, AFailingReadIsTheAnswerAndChangesNothingThatWasAskedFor) {
   auto live = write_of({"guarded"}, Token{5});
@@ -129,16 +70,21 @@ TEST(Rules, AFailingReadIsTheAnswerAndChangesNothingThatWasAskedFor) {
       {"release", Release{"held", "me", Token{5}}},
       {"revoke", Revoke{"held"}},
       {"inspect", Inspect{"held"}},
+      {"acquire of many", AcquireMany{{"free", "another", "fresh"}, "me", 1s, 0s}},
+      {"waiters", ListWaiters{"held"}},
+      {"wait for a change", Await{"over", Token{6}, 1s}},
+      {"watch", Watch{{"held", "over"}}},
+      {"give back", GiveBack{{"held"}, "me", Token{5}}},
   };
 
   for (const auto& [name, command] : commands) {
     SCOPED_TRACE(name);
-    auto whole = furnished();
+    Furnished whole;
     ASSERT_EQ(outcome(ask(whole, command)), "OK");
     ASSERT_GT(whole.looks, 0);
 
     for (int look = 1; look <= whole.looks; ++look) {
-      auto state = furnished();
+      Furnished state;
       state.fail_at = look;
       EXPECT_EQ(outcome(ask(state, command)), "CORRUPT a record is damaged") << "look " << look;
       EXPECT_EQ(state.puts, 0);
@@ -149,26 +95,26 @@ TEST(Rules, AFailingReadIsTheAnswerAndChangesNothingThatWasAskedFor) {
 TEST(Rules, AFailingReadOfAnExpiredLeaseIsTheAnswer) {
   auto live = write_of({"new"}, Token{6}, "over");
   live.live = true;
-  auto whole = furnished();
+  Furnished whole;
   ASSERT_THAT(outcome(ask(whole, live)), StartsWith("EXPIRED"));
 
   for (int look = 1; look <= whole.looks; ++look) {
-    auto state = furnished();
+    Furnished state;
     state.fail_at = look;
     EXPECT_THAT(outcome(ask(state, live)), StartsWith("CORRUPT")) << "look " << look;
   }
 }
 
 TEST(Rules, ATokenThatCannotBeDrawnIsNotGranted) {
-  auto state = furnished();
+  Furnished state;
   state.may_draw = false;
   EXPECT_THAT(outcome(ask(state, Acquire{"free", "me", 1s})), StartsWith("MISCONF"));
   EXPECT_EQ(state.puts, 0);
 }
 
 TEST(Rules, ADisconnectedGrantIsClosed) {
-  auto state = furnished();
-  state.leases["bound"] = lease_of("me", Token{7}, GrantEnd::disconnected);
+  Furnished state;
+  state.leases.emplace("bound", Lease(grant_of("me", Token{7}, GrantEnd::disconnected), 0));
 
   EXPECT_EQ(outcome(ask(state, write_of({"k"}, Token{7}, "bound"))), "FENCED 7 7 disconnected");
   EXPECT_EQ(outcome(ask(state, Renew{"bound", "me", Token{7}, 1s})), "LEASELOST disconnected");
@@ -177,7 +123,7 @@ TEST(Rules, ADisconnectedGrantIsClosed) {
 }
 
 TEST(Rules, ALiftedFloorEndsEveryLeaseBelowIt) {
-  auto state = furnished();
+  Furnished state;
   state.floor_token = Token{8};
 
   EXPECT_EQ(outcome(ask(state, write_of({"k"}, Token{5}, "held"))), "FENCED 8 5 floor");
@@ -192,7 +138,7 @@ TEST(Rules, ALiftedFloorEndsEveryLeaseBelowIt) {
 }
 
 TEST(Rules, TokensOfAnExternalAllocatorHaveNoFloorUnlessALeaseDecides) {
-  auto state = furnished();
+  Furnished state;
   state.floor_token = Token{8};
 
   EXPECT_EQ(outcome(ask(state, write_of({"k"}, Token{2}), UnguardedTokens::any)), "OK");
@@ -203,7 +149,7 @@ TEST(Rules, TokensOfAnExternalAllocatorHaveNoFloorUnlessALeaseDecides) {
 }
 
 TEST(Rules, AWriteHasAtLeastOneKeyAndAtMost1024) {
-  auto state = furnished();
+  Furnished state;
   EXPECT_THAT(outcome(ask(state, write_of({}, Token{1}))), StartsWith("ERR a write takes 1 to"));
   std::vector<std::string> keys;
   for (int i = 0; i < 1025; ++i) keys.push_back("k" + std::to_string(i));
@@ -212,7 +158,7 @@ TEST(Rules, AWriteHasAtLeastOneKeyAndAtMost1024) {
 }
 
 TEST(Rules, OnceAndAVersionAreForOneKeyAndOnceIsNotForDeletions) {
-  auto state = furnished();
+  Furnished state;
   auto once = write_of({"a", "b"}, Token{1});
   once.once = true;
   EXPECT_THAT(outcome(ask(state, once)), StartsWith("ERR ONCE and IFVER"));
@@ -227,7 +173,7 @@ TEST(Rules, OnceAndAVersionAreForOneKeyAndOnceIsNotForDeletions) {
 }
 
 TEST(Rules, EveryRefusalOfAWriteIsTold) {
-  auto state = furnished();
+  Furnished state;
   ASSERT_FALSE(ask(state, write_of({"a", "guarded"}, Token{2})));
   ASSERT_FALSE(ask(state, Raise{"b", Token{99}, {}}));
   ASSERT_FALSE(ask(state, Reset{.key = "c", .token = Token{99}}));
@@ -237,6 +183,11 @@ TEST(Rules, EveryRefusalOfAWriteIsTold) {
 TEST(Rules, KnowsWhichCommandsAreReads) {
   EXPECT_TRUE(is_read(Read{}));
   EXPECT_TRUE(is_read(Inspect{}));
+  EXPECT_TRUE(is_read(ListWaiters{}));
+  EXPECT_TRUE(is_read(Await{}));
+  EXPECT_TRUE(is_read(Watch{}));
+  EXPECT_TRUE(is_read(Unwatch{}));
+  EXPECT_FALSE(is_read(GiveBack{}));
   EXPECT_FALSE(is_read(FencedRead{}));
   EXPECT_FALSE(is_read(Write{}));
   EXPECT_FALSE(is_read(Acquire{}));

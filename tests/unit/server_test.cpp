@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The parts of the server that need no socket: patterns, cursors, options, and what the command
-/// table says about itself.
+/// The parts of the server that need no socket: patterns, cursors, queues of events, options, and
+/// what the command table says about itself.
 
+#include "server/buffer_budget.h"
 #include "server/commands/arguments.h"
 #include "server/commands/command_table.h"
 #include "server/commands/cursor_table.h"
 #include "server/commands/glob.h"
 #include "server/commands/listing.h"
+#include "server/event_queue.h"
+#include "server/machine_memory.h"
 #include "server/options.h"
 #include "server/password.h"
 #include "tests/support/temporary_directory.h"
 
+#include <boost/asio/io_context.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,12 +23,15 @@
 #include <chrono>
 #include <fstream>
 #include <map>
+#include <memory>
+#include <optional>
 #include <regex>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -184,6 +191,118 @@ TEST(CursorTable, HandsOutGrowingNumbersThatJavaScriptReadsExactly) {
   }
 }
 
+// ---- EventQueue ----------------------------------------------------------------------------
+
+/// A queue whose executor runs when the test says so.
+class EventQueueTest : public ::testing::Test {
+ protected:
+  EventQueueTest()
+      : queue_(std::make_shared<EventQueue>(context_.get_executor(), [this] { ++woken_; })) {}
+
+  void add(LeaseChange change, const std::string& name, std::uint64_t token) {
+    queue_->add({change, name, Token{token}});
+  }
+  /// Delivers the messages under way; returns how often the queue has woken its connection so far.
+  int woken() {
+    context_.restart();
+    context_.run();
+    return woken_;
+  }
+
+  boost::asio::io_context context_;
+  int woken_ = 0;
+  std::shared_ptr<EventQueue> queue_;
+};
+
+TEST(BufferBudget, AddsUpWhatConnectionsHoldBeyondWhatIsFree) {
+  constexpr std::size_t kMuch = BufferShare::kFreeBytes + 1;
+  BufferBudget budget(2 * kMuch);
+  BufferShare one(budget);
+  {
+    BufferShare two(budget);
+    BufferShare three(budget);
+    one.set(kMuch);
+    two.set(kMuch);
+    EXPECT_FALSE(budget.is_exceeded()) << "as much as there may be";
+    three.set(BufferShare::kFreeBytes);
+    EXPECT_FALSE(budget.is_exceeded()) << "little costs nothing";
+    three.set(kMuch);
+    EXPECT_TRUE(budget.is_exceeded());
+    two.set(10);
+    EXPECT_FALSE(budget.is_exceeded()) << "given back";
+    one.set(2 * kMuch);
+    EXPECT_TRUE(budget.is_exceeded());
+  }
+  EXPECT_FALSE(budget.is_exceeded()) << "ended connections hold nothing";
+}
+
+TEST_F(EventQueueTest, GivesEventsInOrderAndWakesOnceForAll) {
+  queue_->open();
+  add(LeaseChange::granted, "a", 1);
+  add(LeaseChange::released, "a", 1);
+  add(LeaseChange::granted, "b", 2);
+
+  EXPECT_EQ(woken(), 1);
+  EXPECT_TRUE(queue_->has_events());
+  const std::vector<LeaseEvent> expected = {{LeaseChange::granted, "a", Token{1}},
+                                            {LeaseChange::released, "a", Token{1}},
+                                            {LeaseChange::granted, "b", Token{2}}};
+  EXPECT_EQ(queue_->take(), expected);
+  EXPECT_FALSE(queue_->has_events());
+  add(LeaseChange::expired, "b", 2);
+  EXPECT_EQ(woken(), 2);
+}
+
+TEST_F(EventQueueTest, TellsOneMissedForANameWithTheNewestTokenOnceItIsFull) {
+  queue_->open();
+  for (std::size_t i = 1; i <= EventQueue::kMaxEvents; ++i) add(LeaseChange::granted, "a", i);
+  for (std::uint64_t token = 5000; token < 9000; ++token) {
+    add(LeaseChange::granted, token % 2 == 0 ? "even" : "odd", token);
+  }
+  // Ends of older grants come late.
+  add(LeaseChange::expired, "even", 7);
+
+  const auto events = queue_->take();
+
+  ASSERT_EQ(events.size(), EventQueue::kMaxEvents + 2);
+  EXPECT_EQ(events[EventQueue::kMaxEvents - 1].change, LeaseChange::granted);
+  EXPECT_EQ(events[EventQueue::kMaxEvents], (LeaseEvent{LeaseChange::missed, "even", Token{8998}}));
+  EXPECT_EQ(events.back(), (LeaseEvent{LeaseChange::missed, "odd", Token{8999}}));
+  add(LeaseChange::granted, "even", 9000);
+  EXPECT_EQ(queue_->take().front(), (LeaseEvent{LeaseChange::granted, "even", Token{9000}}))
+      << "what was taken has made room";
+}
+
+TEST_F(EventQueueTest, IsFullByBytesToo) {
+  queue_->open();
+  const std::string name(1024, 'n');
+  for (std::uint64_t token = 1; token <= 1020; ++token) add(LeaseChange::granted, name, token);
+
+  const auto events = queue_->take();
+
+  EXPECT_LT(events.size(), 1020U);
+  EXPECT_GT(events.size(), 900U);
+  EXPECT_EQ(events.back(), (LeaseEvent{LeaseChange::missed, name, Token{1020}}));
+}
+
+TEST_F(EventQueueTest, DropsEventsWhileItIsClosed) {
+  add(LeaseChange::granted, "a", 1);
+  EXPECT_FALSE(queue_->has_events());
+  queue_->open();
+  add(LeaseChange::granted, "a", 2);
+  queue_->close();
+  add(LeaseChange::granted, "a", 3);
+  EXPECT_FALSE(queue_->has_events());
+}
+
+TEST_F(EventQueueTest, WakesNobodyAfterTheEndOfItsConnection) {
+  queue_->open();
+  add(LeaseChange::granted, "a", 1);
+  queue_->disconnect();
+  add(LeaseChange::granted, "a", 2);
+  EXPECT_EQ(woken(), 0);
+}
+
 // ---- Options -------------------------------------------------------------------------------
 
 std::variant<ServerOptions, EarlyExit> parsed(std::vector<std::string> flags) {
@@ -210,10 +329,17 @@ TEST(ServerOptions, HasTheDocumentedDefaults) {
   EXPECT_EQ(options.bind, "127.0.0.1");
   EXPECT_EQ(options.port, 7433);
   EXPECT_EQ(options.max_connections, 10000U);
+  EXPECT_EQ(options.max_buffer_bytes, std::size_t{1} << 30U);
   EXPECT_EQ(options.idle_timeout.count(), 0);
   EXPECT_EQ(options.store.durability, Durability::sync);
   EXPECT_EQ(options.store.unguarded_tokens, UnguardedTokens::issued);
   EXPECT_EQ(options.store.max_value_bytes, 16U * 1024 * 1024);
+  EXPECT_EQ(options.store.max_waiting, 200'000U);
+  EXPECT_EQ(options.store.memory_budget, default_memory_budget());
+  EXPECT_EQ(options.store.fence_cache_bytes, std::nullopt);
+  EXPECT_EQ(options.store.read_cache_bytes, std::nullopt);
+  EXPECT_EQ(options.store.fence_retention, std::chrono::hours(24 * 7));
+  EXPECT_EQ(options.store.reclaim_interval, std::chrono::hours(1));
 }
 
 TEST(ServerOptions, ReadsEveryFlag) {
@@ -231,6 +357,20 @@ TEST(ServerOptions, ReadsEveryFlag) {
                               "any",
                               "--max-value-bytes",
                               "1000",
+                              "--max-waiting",
+                              "50",
+                              "--fence-retention-s",
+                              "60",
+                              "--reclaim-interval-s",
+                              "0",
+                              "--max-buffer-bytes",
+                              "2000000",
+                              "--memory-budget",
+                              "16777216",
+                              "--read-cache-bytes",
+                              "8192",
+                              "--fence-cache-bytes",
+                              "4096",
                               "--io-threads",
                               "3",
                               "--max-connections",
@@ -250,12 +390,36 @@ TEST(ServerOptions, ReadsEveryFlag) {
   EXPECT_EQ(options.store.durability, Durability::process);
   EXPECT_EQ(options.store.unguarded_tokens, UnguardedTokens::any);
   EXPECT_EQ(options.store.max_value_bytes, 1000U);
+  EXPECT_EQ(options.store.max_waiting, 50U);
+  EXPECT_EQ(options.store.fence_retention, std::chrono::seconds(60));
+  EXPECT_EQ(options.store.reclaim_interval, std::chrono::seconds(0));
   EXPECT_EQ(options.io_threads, 3U);
   EXPECT_EQ(options.max_connections, 7U);
+  EXPECT_EQ(options.max_buffer_bytes, 2'000'000U);
+  EXPECT_EQ(options.store.memory_budget, 16'777'216U);
+  EXPECT_EQ(options.store.fence_cache_bytes, 4096U);
+  EXPECT_EQ(options.store.read_cache_bytes, 8192U);
   EXPECT_EQ(options.idle_timeout.count(), 1500);
   EXPECT_EQ(options.log_level, LogThreshold::error);
   EXPECT_EQ(options.password_file, "/p");
   EXPECT_TRUE(options.check_config);
+}
+
+TEST(ServerOptions, LeaveAProcessorToTheCommitsThatNeedOne) {
+  EXPECT_EQ(default_io_threads(Durability::process, 1), 1U);
+  EXPECT_EQ(default_io_threads(Durability::process, 2), 1U);
+  EXPECT_EQ(default_io_threads(Durability::process, 3), 2U);
+  EXPECT_EQ(default_io_threads(Durability::sync, 1), 2U);
+  EXPECT_EQ(default_io_threads(Durability::sync, 64), 2U);
+  const auto threads = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--dir", "/d"});
+    return std::get<ServerOptions>(parsed(more)).io_threads;
+  };
+  const auto processors = std::thread::hardware_concurrency();
+  EXPECT_EQ(threads({}), default_io_threads(Durability::sync, processors));
+  EXPECT_EQ(threads({"--durability", "process"}),
+            default_io_threads(Durability::process, processors));
+  EXPECT_EQ(threads({"--durability", "process", "--io-threads", "5"}), 5U);
 }
 
 TEST(ServerOptions, RefusesWhatIsWrongAndSaysWhatWasExpected) {
@@ -266,7 +430,13 @@ TEST(ServerOptions, RefusesWhatIsWrongAndSaysWhatWasExpected) {
   EXPECT_THAT(refusal({"--dir", "/d", "--durability", "yes"}), HasSubstr("sync or process"));
   EXPECT_THAT(refusal({"--dir", "/d", "--unguarded-tokens", "x"}), HasSubstr("any, issued or"));
   EXPECT_THAT(refusal({"--dir", "/d", "--max-value-bytes", "0"}), HasSubstr("from 1 to"));
+  EXPECT_THAT(refusal({"--dir", "/d", "--max-waiting", "-1"}), HasSubstr("from 0 to"));
+  EXPECT_THAT(refusal({"--dir", "/d", "--max-buffer-bytes", "1000"}), HasSubstr("from 1048576 to"));
   EXPECT_THAT(refusal({"--dir", "/d", "--max-value-bytes", "1e6"}), HasSubstr("whole number"));
+  EXPECT_THAT(refusal({"--dir", "/d", "--memory-budget", "16777215"}), HasSubstr("from 16777216"));
+  EXPECT_THAT(refusal({"--dir", "/d", "--memory-budget", "1G"}), HasSubstr("whole number"));
+  EXPECT_THAT(refusal({"--dir", "/d", "--fence-cache-bytes", "-1"}), HasSubstr("from 0 to"));
+  EXPECT_THAT(refusal({"--dir", "/d", "--scrub-interval-s", "31536001"}), HasSubstr("from 0 to"));
   EXPECT_THAT(refusal({"--dir", "/d", "--log-level", "loud"}), HasSubstr("debug, note"));
   EXPECT_THAT(refusal({"--dir", "/d", "--bind", "example.org"}), HasSubstr("IP address"));
   EXPECT_THAT(refusal({"--dir", "/d", "--unix", std::string(108, 'x')}), HasSubstr("107 bytes"));
@@ -304,9 +474,18 @@ class ConfigFile : public ::testing::Test {
 TEST_F(ConfigFile, HasTheNamesOfTheFlagsAndFlagsWin) {
   const auto file = write(
       "dir = \"/from-file\"\nport = 0\nmax_value_bytes = 123\nunguarded_tokens = \"refuse\"\n"
-      "idle_timeout_ms = 9\n");
+      "idle_timeout_ms = 9\nmemory_budget = 20000000\nread_cache_bytes = 0\n"
+      "soft_disk_floor = 5\nscrub_interval_s = 6\nscrub_rate = 7\n");
 
   const auto result = parsed({"--config", file, "--port", "77"});
+  const auto marked = write(
+      "\xef\xbb\xbf"
+      "dir = \"/marked\"\n");
+  EXPECT_EQ(std::get<ServerOptions>(parsed({"--config", marked})).dir, "/marked");
+  const auto umlaut = write("dir = \"/\xc3\xa4 \\\" #\" # \xc3\xb6\n");
+  EXPECT_EQ(std::get<ServerOptions>(parsed({"--config", umlaut})).dir, "/\xc3\xa4 \" #");
+  const auto long_text = write("dir = \"\"\"\n/\xc3\xa4 \\\n   \xd2\x8c\"\"\"\n");
+  EXPECT_EQ(std::get<ServerOptions>(parsed({"--config", long_text})).dir, "/\xc3\xa4 \xd2\x8c");
   const auto& options = std::get<ServerOptions>(result);
 
   EXPECT_EQ(options.dir, "/from-file");
@@ -314,6 +493,11 @@ TEST_F(ConfigFile, HasTheNamesOfTheFlagsAndFlagsWin) {
   EXPECT_EQ(options.store.max_value_bytes, 123U);
   EXPECT_EQ(options.store.unguarded_tokens, UnguardedTokens::refuse);
   EXPECT_EQ(options.idle_timeout.count(), 9);
+  EXPECT_EQ(options.store.memory_budget, 20'000'000U);
+  EXPECT_EQ(options.store.read_cache_bytes, 0U);
+  EXPECT_EQ(options.store.soft_disk_floor, 5U);
+  EXPECT_EQ(options.store.scrub_interval, std::chrono::seconds(6));
+  EXPECT_EQ(options.store.scrub_bytes_per_second, 7U);
 }
 
 TEST_F(ConfigFile, NamesTheLineOfWhatIsWrong) {
@@ -329,6 +513,18 @@ TEST_F(ConfigFile, NamesTheLineOfWhatIsWrong) {
   EXPECT_THAT(error(ok + "port = \n"), HasSubstr("fencekv.toml:2: "));
   EXPECT_THAT(error(ok + "dir = \"/e\"\n"), HasSubstr("fencekv.toml:2: "));
   EXPECT_THAT(error(ok + "[section]\nport = 1\n"), HasSubstr("unknown key 'section'"));
+  // Wherever a letter stands that is not ASCII.
+  for (const std::string_view line :
+       {"gr\xc3\xb6\xc3\x9f"
+        "e = 1",
+        "port = 1 \xd2\x8c", "port = 1\xd2\x8c", "port\xd2\x8c= 1", "\xe3\x82\xa2 = 1",
+        "port = -'\xd2\x8c", "port = 19-\"\xd2\x8c\""}) {
+    EXPECT_THAT(error(ok + std::string(line) + "\n"), HasSubstr("fencekv.toml:2: ")) << line;
+  }
+  EXPECT_THAT(error(std::string(2'000'000, '#')), HasSubstr("longer than"));
+  for (const std::string_view header : {"[?]", "[=]", "[\n", "[[#]]", "[.a]"}) {
+    EXPECT_THAT(error(ok + std::string(header) + "\n"), HasSubstr("fencekv.toml:2: ")) << header;
+  }
   EXPECT_THAT(error(ok + "config = \"x\"\n"), HasSubstr("unknown key 'config'"));
   EXPECT_THAT(refusal({"--config", "/nonexistent/file"}), HasSubstr("/nonexistent/file"));
 }
@@ -410,9 +606,8 @@ TEST(CommandTable, HasTheArityThatItsArgumentsSay) {
       }
     }
     // These take more than they document, to refuse it with a better text, or like Redis.
-    const std::set<std::string_view> lenient = {"quit",        "lease.acquire",   "client|kill",
-                                                "client|capa", "client|tracking", "config|set",
-                                                "cluster"};
+    const std::set<std::string_view> lenient = {
+        "quit", "client|kill", "client|capa", "client|tracking", "config|set", "cluster"};
     if (lenient.contains(spec->name)) {
       EXPECT_LT(spec->arity, 0) << spec->name;
       continue;
@@ -441,10 +636,20 @@ TEST(CommandTable, FindsTheKeysOfARequest) {
   EXPECT_THAT(keys({"mget", "a", "b", "c"}), ElementsAre("a", "b", "c"));
   EXPECT_THAT(keys({"fence.mset", "1", "2", "a", "1", "b", "2"}), ElementsAre("a", "b"));
   EXPECT_THAT(keys({"fence.mset", "1", "1", "a", "1", "LEASE", "l"}), ElementsAre("a"));
+  EXPECT_THAT(keys({"lease.macquire", "2", "a", "b", "me", "1000"}), ElementsAre("a", "b"));
+  EXPECT_THAT(keys({"lease.macquire", "1", "a", "me", "1000", "WAIT", "5"}), ElementsAre("a"));
+  EXPECT_THAT(keys({"lease.mrenew", "1000", "2", "a", "me", "1", "b", "me", "2"}),
+              ElementsAre("a", "b"));
+  EXPECT_THAT(keys({"lease.mrelease", "2", "a", "me", "1", "b", "me", "2"}), ElementsAre("a", "b"));
+  EXPECT_THAT(keys({"lease.watch", "a", "b"}), ElementsAre("a", "b"));
+  EXPECT_THAT(keys({"lease.wait", "a", "0", "5"}), ElementsAre("a"));
+  EXPECT_THAT(keys({"lease.unwatch"}), ElementsAre());
   EXPECT_THAT(keys({"ping"}), ElementsAre());
   for (const std::string_view count :
        {"3", "0", "-1", "x", "1025", "2147483648", "9223372036854775807", "18446744073709551615"}) {
     EXPECT_THAT(keys({"fence.mset", "1", count, "a", "1", "b", "2"}), ElementsAre("(refused)"));
+    EXPECT_THAT(keys({"lease.mrelease", count, "a", "me", "1", "b", "me"}),
+                ElementsAre("(refused)"));
   }
   EXPECT_THAT(keys({"mget"}), ElementsAre("(refused)"));
 }

@@ -3,13 +3,17 @@
 
 #include "engine/core/record.h"
 #include "fencekv/store.h"
+#include "tools/admin/digest.h"
 #include "tools/admin/table.h"
 #include "tools/admin/text.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -25,6 +29,31 @@ struct Counts {
   std::uint64_t keys = 0;
   std::uint64_t tombstones = 0;
   std::uint64_t leases = 0;
+  std::uint64_t holders = 0;
+};
+
+struct Grant {
+  const core::GrantRecord& record;
+  rocks::GrantStanding standing;
+
+  bool is_held() const { return standing.remaining.has_value(); }
+};
+
+/// A lease as the moment of the dump finds it.
+struct SeenLease {
+  std::string_view name;
+  Grant newest;
+  std::vector<Grant> others;  ///< Further grants, in the order of their tokens.
+  std::uint64_t permits = 0;
+  std::chrono::milliseconds blocked{0};
+
+  std::vector<Grant> holders() const {
+    std::vector<Grant> held;
+    const auto is_held = [](const Grant& grant) { return grant.is_held(); };
+    std::copy_if(others.begin(), others.end(), std::back_inserter(held), is_held);
+    if (newest.is_held()) held.push_back(newest);
+    return held;
+  }
 };
 
 /// What a dump looks like.
@@ -33,7 +62,7 @@ class Form {
   virtual ~Form() = default;
   virtual void begin() = 0;
   virtual void key(std::string_view key, const core::KeyRecord& record) = 0;
-  virtual void lease(std::string_view name, const core::LeaseRecord& record) = 0;
+  virtual void lease(const SeenLease& lease) = 0;
   virtual void end(const Counts& counts) = 0;
 };
 
@@ -51,8 +80,8 @@ void add_bytes(Json& object, const std::string& name, std::string_view bytes) {
 
 class JsonLines final : public Form {
  public:
-  JsonLines(rocks::StoreReader& reader, const rocks::StoredMeta& meta, const DumpOptions& options,
-            Output& output)
+  JsonLines(const rocks::StoreReader& reader, const rocks::StoredMeta& meta,
+            const DumpOptions& options, Output& output)
       : reader_(reader), meta_(meta), options_(options), output_(output) {}
 
   void begin() override {
@@ -60,7 +89,7 @@ class JsonLines final : public Form {
     Json line;
     line["dump"] = "fencekv";
     line["dump_format"] = kDumpFormat;
-    line["format"] = core::kFormat;
+    line["format"] = reader_.format();
     line["incarnation"] = core::to_hex(meta_.identity.incarnation);
     line["newest"] = decimal(meta_.allocator.newest);
     line["floor"] = decimal(meta_.allocator.floor);
@@ -71,6 +100,8 @@ class JsonLines final : public Form {
     line["live"] = reader_.is_live();
     line["what"] = kWhat[static_cast<std::size_t>(options_.what)];
     add_bytes(line, "prefix", options_.prefix);
+    // Said here, too, so that a last line that lost it is noticed.
+    line["digest"] = kDigest;
     write(line);
   }
 
@@ -88,18 +119,27 @@ class JsonLines final : public Form {
     write(line);
   }
 
-  void lease(std::string_view name, const core::LeaseRecord& record) override {
-    const auto standing = reader_.standing(meta_, record);
+  void lease(const SeenLease& lease) override {
+    const auto& newest = lease.newest;
     Json line;
     line["kind"] = "lease";
-    add_bytes(line, "name", name);
-    line["fence"] = decimal(record.fence);
-    line["mode"] = to_string(record.mode);
-    line["state"] = standing.state;
-    line["remaining"] = standing.remaining ? Json(standing.remaining->count()) : Json(nullptr);
-    line["ttl"] = record.ttl.count();
-    line["owner"] = owner_fingerprint(record.owner);
-    add_bytes(line, "client", record.client);
+    add_bytes(line, "name", lease.name);
+    line["fence"] = decimal(newest.record.token);
+    line["mode"] = to_string(newest.record.mode);
+    if (lease.permits > 0) line["permits"] = lease.permits;
+    line["state"] = newest.standing.state;
+    line["remaining"] = newest.is_held() ? Json(newest.standing.remaining->count()) : Json(nullptr);
+    add_grant(line, newest.record);
+    line["blocked"] = lease.blocked.count();
+    line["holders"] = Json::array();
+    for (const auto& grant : lease.holders()) {
+      Json holder;
+      holder["token"] = decimal(grant.record.token);
+      holder["mode"] = to_string(grant.record.mode);
+      holder["remaining"] = grant.standing.remaining->count();
+      add_grant(holder, grant.record);
+      line["holders"].push_back(std::move(holder));
+    }
     write(line);
   }
 
@@ -109,10 +149,21 @@ class JsonLines final : public Form {
     line["keys"] = counts.keys;
     line["tombstones"] = counts.tombstones;
     line["leases"] = counts.leases;
+    line["holders"] = counts.holders;
+    line[kDigest] = digest_.hex();
     write(line);
   }
 
  private:
+  static void add_grant(Json& object, const core::GrantRecord& grant) {
+    object["ttl"] = grant.ttl.count();
+    object["owner"] = owner_fingerprint(grant.owner);
+    add_bytes(object, "client", grant.client);
+    object["bound"] = grant.bound;
+    object["delay"] = grant.delay.count();
+    if (grant.payload) add_bytes(object, "payload", *grant.payload);
+  }
+
   Json value(const std::string& bytes) const {
     if (options_.values == DumpValues::none) return {{"bytes", bytes.size()}};
     if (options_.values == DumpValues::text && is_text(bytes)) return {{"text", bytes}};
@@ -120,21 +171,21 @@ class JsonLines final : public Form {
   }
 
   void write(const Json& line) {
-    output_.write(line.dump());
-    output_.write("\n");
+    const auto text = line.dump() + "\n";
+    digest_.add(text);
+    output_.write(text);
   }
 
-  rocks::StoreReader& reader_;
+  const rocks::StoreReader& reader_;
   const rocks::StoredMeta& meta_;
   const DumpOptions& options_;
   Output& output_;
+  Digest digest_;  // of what was written so far
 };
 
 class Tables final : public Form {
  public:
-  Tables(rocks::StoreReader& reader, const rocks::StoredMeta& meta, const DumpOptions& options,
-         Output& output)
-      : reader_(reader), meta_(meta), options_(options), output_(output) {}
+  Tables(const DumpOptions& options, Output& output) : options_(options), output_(output) {}
 
   void begin() override {}
 
@@ -148,16 +199,17 @@ class Tables final : public Form {
                 value(record)});
   }
 
-  void lease(std::string_view name, const core::LeaseRecord& record) override {
+  void lease(const SeenLease& lease) override {
     if (!leases_) {
       finish_keys();
-      leases_.emplace(output_, std::vector<std::string>{"LEASE", "FENCE", "STATE", "REMAINING",
-                                                        "OWNER", "CLIENT"});
+      leases_.emplace(output_,
+                      std::vector<std::string>{"LEASE", "TOKEN", "MODE", "STATE", "REMAINING",
+                                               "BLOCKED", "OWNER", "CLIENT", "DELAY", "PAYLOAD"});
     }
-    const auto standing = reader_.standing(meta_, record);
-    leases_->add({shown(name, kNameColumns), decimal(record.fence), std::string(standing.state),
-                  standing.remaining ? fmt::format("{} ms", standing.remaining->count()) : "-",
-                  owner_fingerprint(record.owner), shown(record.client, kNameColumns)});
+    add_grant(lease, lease.newest);
+    for (auto grant = lease.others.rbegin(); grant != lease.others.rend(); ++grant) {
+      if (grant->is_held()) add_grant(lease, *grant);
+    }
   }
 
   void end(const Counts& counts) override {
@@ -166,13 +218,29 @@ class Tables final : public Form {
       leases_->finish();
       output_.write("\n");
     }
-    output_.write(fmt::format("{} keys with a value, {} without, {} lease names\n", counts.keys,
-                              counts.tombstones, counts.leases));
+    output_.write(fmt::format("{} keys with a value, {} without, {} lease names, {} holders\n",
+                              counts.keys, counts.tombstones, counts.leases, counts.holders));
   }
 
  private:
   static constexpr std::size_t kNameColumns = 40;
   static constexpr std::size_t kValueColumns = 60;
+
+  void add_grant(const SeenLease& lease, const Grant& grant) {
+    const auto& record = grant.record;
+    const auto time = [](std::chrono::milliseconds length) {
+      return length.count() > 0 ? fmt::format("{} ms", length.count()) : "-";
+    };
+    auto mode = std::string(to_string(record.mode));
+    if (lease.permits > 0) mode += fmt::format(" of {}", lease.permits);
+    if (record.bound) mode += ", bound";
+    leases_->add({shown(lease.name, kNameColumns), decimal(record.token), std::move(mode),
+                  std::string(grant.standing.state),
+                  time(grant.standing.remaining.value_or(std::chrono::milliseconds(0))),
+                  time(lease.blocked), owner_fingerprint(record.owner),
+                  shown(record.client, kNameColumns), time(record.delay),
+                  record.payload ? shown(*record.payload, kNameColumns) : "-"});
+  }
 
   std::string value(const core::KeyRecord& record) const {
     if (!record.value) return record.version == 0 ? "(never written)" : "(deleted)";
@@ -196,8 +264,6 @@ class Tables final : public Form {
     keys_.reset();
   }
 
-  rocks::StoreReader& reader_;
-  const rocks::StoredMeta& meta_;
   const DumpOptions& options_;
   Output& output_;
   std::optional<Table> keys_;
@@ -218,6 +284,20 @@ Result<void> each(rocks::StoreReader& reader, const Output& output, const std::s
   return scanned;
 }
 
+SeenLease look_at(const rocks::StoreReader& reader, const rocks::StoredMeta& meta,
+                  std::string_view name, const core::Lease& lease) {
+  const auto seen = [&](const core::GrantRecord& grant) {
+    return Grant{.record = grant, .standing = reader.standing(meta, grant)};
+  };
+  SeenLease found{.name = name,
+                  .newest = seen(lease.newest()),
+                  .others = {},
+                  .permits = lease.permits(),
+                  .blocked = reader.blocked(meta, lease)};
+  for (const auto& grant : lease.others()) found.others.push_back(seen(grant));
+  return found;
+}
+
 Error damaged_record(const rocks::StoreReader& reader, const Error& error) {
   return {error.code(), (reader.directory() / "db").string() + ": " + error.detail()};
 }
@@ -234,7 +314,7 @@ Result<void> dump(rocks::StoreReader& reader, const DumpOptions& options, Output
   if (options.format == DumpFormat::json) {
     form = std::make_unique<JsonLines>(reader, *meta, options, output);
   } else {
-    form = std::make_unique<Tables>(reader, *meta, options, output);
+    form = std::make_unique<Tables>(options, output);
   }
 
   std::optional<Progress> progress;
@@ -261,10 +341,15 @@ Result<void> dump(rocks::StoreReader& reader, const DumpOptions& options, Output
   }
   if (options.what != DumpWhat::keys) {
     const auto take = [&](std::string_view place, std::string_view bytes) -> Result<void> {
-      const auto record = core::decode_lease(place, bytes);
+      auto record = core::decode_lease(place, bytes);
       if (!record) return damaged_record(reader, record.error());
-      form->lease(place.substr(1), *record);
+      const auto name = place.substr(1);
+      const auto lease = reader.lease(name, *std::move(record));
+      if (!lease) return lease.error();
+      const auto seen = look_at(reader, *meta, name, *lease);
+      form->lease(seen);
       ++counts.leases;
+      counts.holders += seen.holders().size();
       show_progress();
       return {};
     };

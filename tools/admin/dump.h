@@ -2,13 +2,17 @@
 /// `fencekv-admin dump`: every record of a store, at one point in time.
 ///
 /// JSON lines: first an object with `"dump": "fencekv"` that says what is dumped and where the
-/// store's history stands, then one object a record, last one with `"kind": "end"` and counts. A
-/// dump without that last line was cut off.
+/// store's history stands, then one object a record, last one with `"kind": "end"`, counts, and
+/// the SHA-256 of all lines before it. A dump without that last line was cut off.
 ///
 /// Numbers that may pass 2^53 (tokens, fences, versions, positions) are strings. Bytes are `"key"`
 /// if they are text, else base64 under `"key_base64"`; values `{"text": …}`, `{"base64": …}`, or
 /// `{"bytes": n}` if they were left out. No value (`null`) is a tombstone, or a key that was only
 /// raised.
+///
+/// A lease's `mode`, `state` and what follows are those of its newest grant, held or ended;
+/// `holders` are all grants that are held, in the order of their tokens. `blocked` is how long
+/// nobody new can be granted the name. An owner is shown as its fingerprint.
 
 #pragma once
 
@@ -36,7 +40,11 @@ struct DumpOptions {
 };
 
 /// The layout of the JSON lines. A change that old readers would misunderstand raises it.
-constexpr int kDumpFormat = 1;
+constexpr int kDumpFormat = 2;
+
+/// What the last line knows of those before it: the first line has this under `"digest"`, the last
+/// one the digest itself under this.
+constexpr const char* kDigest = "sha256";
 
 /// Streams: memory does not grow with the store. Returns early, without an error, when nobody reads
 /// the output any more.

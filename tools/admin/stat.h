@@ -11,8 +11,14 @@ namespace fencekv::admin {
 
 enum class StatFormat { text, json };
 
-/// Reads the small records only: quick, however large the store is.
+struct StatOptions {
+  StatFormat format = StatFormat::text;
+  bool leases = false;  ///< Also count what is held.
+};
+
+/// Reads the small records only: quick, however large the store is. With StatOptions::leases all
+/// lease records, too.
 /// Errors: corrupt.
-Result<void> stat(rocks::StoreReader& reader, StatFormat format, Output& output);
+Result<void> stat(rocks::StoreReader& reader, const StatOptions& options, Output& output);
 
 }  // namespace fencekv::admin

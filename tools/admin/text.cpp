@@ -106,6 +106,29 @@ std::string base64(std::string_view bytes) {
   return text;
 }
 
+std::optional<std::string> unbase64(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  // A multiple of 4, as above.
+  constexpr std::size_t kPiece = std::size_t{4} << 20;
+  std::string bytes;
+  std::string decoded;
+  for (auto left = text; !left.empty(); left.remove_prefix(std::min(kPiece, left.size()))) {
+    const auto piece = left.substr(0, kPiece);
+    decoded.resize(piece.size() / 4 * 3);
+    const auto size = EVP_DecodeBlock(reinterpret_cast<unsigned char*>(decoded.data()),
+                                      reinterpret_cast<const unsigned char*>(piece.data()),
+                                      static_cast<int>(piece.size()));
+    if (size < 0) return std::nullopt;
+    bytes.append(decoded, 0, static_cast<std::size_t>(size));
+  }
+  // OpenSSL gives a zero byte for each `=` at the end.
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  bytes.resize(bytes.size() - std::min(padding, bytes.size()));
+  // It also passes over blanks, and bits that mean nothing.
+  if (base64(bytes) != text) return std::nullopt;
+  return bytes;
+}
+
 std::string shown(std::string_view bytes, std::size_t max_columns) {
   return one_line(bytes, max_columns, Backslash::doubled);
 }

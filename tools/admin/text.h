@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,6 +16,8 @@ namespace fencekv::admin {
 bool is_text(std::string_view bytes);
 
 std::string base64(std::string_view bytes);
+/// The bytes whose base64() is exactly `text`; nullopt: there are none.
+std::optional<std::string> unbase64(std::string_view text);
 
 /// One line that a terminal can be shown whatever the bytes are: what is not printable UTF-8
 /// becomes `\xHH`, a backslash `\\`. Cut at `max_columns`, which `…` then shows.

@@ -74,6 +74,16 @@ class Findings {
   std::map<std::string, Many> many_;
 };
 
+/// What the further grants of one name come to. They stand together.
+struct FurtherGrants {
+  std::string name;
+  std::uint64_t count = 0;
+  bool all_readable = true;
+  Token newest;
+  bool is_any_shared = false;
+  bool is_any_permit = false;
+};
+
 /// What is checked of every record.
 class RecordCheck {
  public:
@@ -91,6 +101,8 @@ class RecordCheck {
         return key(place, bytes);
       case core::kLeasePrefix:
         return lease(place, bytes);
+      case core::kGrantPrefix:
+        return further_grant(place, bytes);
       case core::kMetaPrefix:
         if (place == core::kPositionKey || place == core::kAllocatorKey ||
             place == core::kIdentityKey) {
@@ -107,6 +119,9 @@ class RecordCheck {
   std::uint64_t tombstones() const { return tombstones_; }
   std::uint64_t lease_names() const { return lease_names_; }
   std::uint64_t seen() const { return live_keys_ + tombstones_ + lease_names_ + unreadable_; }
+
+  /// After the last record.
+  void finish() { finish_name(); }
 
  private:
   void key(std::string_view place, std::string_view bytes) {
@@ -167,7 +182,7 @@ class RecordCheck {
       fence = Token{};
     } else if (*bytes) {
       const auto record = core::decode_lease(place, **bytes);
-      fence = record ? record->fence : Token{};
+      fence = record ? record->newest.token : Token{};
     }
     last_guard_.emplace(name, fence);
     return fence;
@@ -185,24 +200,120 @@ class RecordCheck {
     }
     ++lease_names_;
 
-    check_length(subject, "its owner", record->owner, Limits::kOwnerBytes);
-    if (record->ttl.count() < 1 || record->ttl > Limits::kMaxTtl) {
+    grant(subject, record->newest);
+    if (record->block.count() < 0 || record->block > Limits::kMaxDelay) {
+      findings_.problem(subject, "it is blocked for longer than 7 days");
+    }
+    if (record->block.count() != 0) runs_in_a_known_boot(subject, record->blocked);
+    if (!record->ended.is_none()) runs_in_a_known_boot(subject, record->ended_since);
+    // Those that are there were compared when they came by.
+    if (record->others > 0 && !has_further_grants(name)) {
+      findings_.problem(
+          subject, fmt::format("it counts {} further grants, but 0 are there", record->others));
+    }
+  }
+
+  void further_grant(std::string_view place, std::string_view bytes) {
+    const auto where = core::parse_grant_place(place);
+    if (!where) {
+      ++unreadable_;
+      findings_.problem("record " + shown(place), "unknown kind");
+      return;
+    }
+    if (!further_ || further_->name != where->name) {
+      finish_name();
+      further_.emplace();
+      further_->name = where->name;
+    }
+    const auto record = core::decode_grant(place, bytes);
+    if (!record) {
+      ++unreadable_;
+      further_->all_readable = false;
+      findings_.problem(record.error().detail());
+      return;
+    }
+    ++further_->count;
+    further_->newest = record->token;
+    (record->mode == LeaseMode::shared ? further_->is_any_shared : further_->is_any_permit) = true;
+    grant(fmt::format("lease {}, grant {}", shown(where->name), record->token.number()), *record);
+  }
+
+  /// Compares the further grants of a name with its lease record.
+  void finish_name() {
+    if (!further_) return;
+    const auto further = *std::exchange(further_, std::nullopt);
+    const auto subject = "lease " + shown(further.name);
+    const auto place = core::lease_place(further.name);
+    const auto bytes = reader_.records().read(place);
+    if (!bytes) return;  // the scan comes there, too
+    if (!*bytes) {
+      findings_.problem(subject, "it was never granted, but has further grants");
+      return;
+    }
+    const auto lease = core::decode_lease(place, **bytes);
+    if (!lease) return;  // found when the scan comes there
+    if (further.all_readable && further.count != lease->others) {
+      findings_.problem(subject, fmt::format("it counts {} further grants, but {} are there",
+                                             lease->others, further.count));
+    }
+    if (further.newest >= lease->newest.token) {
+      findings_.problem(subject,
+                        fmt::format("its fence {} is not above that of its grant {}",
+                                    lease->newest.token.number(), further.newest.number()));
+    }
+    const auto mode = lease->newest.mode;
+    if ((further.is_any_shared && mode != LeaseMode::shared) ||
+        (further.is_any_permit && mode != LeaseMode::permit)) {
+      findings_.problem(subject, fmt::format("it is {}, but has further grants of another mode",
+                                             to_string(mode)));
+    }
+  }
+
+  bool has_further_grants(std::string_view name) {
+    const auto prefix = core::grants_prefix(name);
+    bool found = false;
+    const auto scanned =
+        reader_.records().scan(prefix, [&](std::string_view place, std::string_view) {
+          found = place.starts_with(prefix);
+          return false;
+        });
+    return found || !scanned;
+  }
+
+  void grant(const std::string& subject, const core::GrantRecord& grant) {
+    check_length(subject, "its owner", grant.owner, Limits::kOwnerBytes);
+    if (grant.payload && grant.payload->size() > Limits::kPayloadBytes) {
+      findings_.problem(subject, fmt::format("its payload has {} bytes, not 0 to {}",
+                                             grant.payload->size(), Limits::kPayloadBytes));
+    }
+    if (grant.ttl.count() < 1 || grant.ttl > Limits::kMaxTtl) {
       findings_.problem(subject, "its ttl is not 1 ms to 7 days");
     }
+    if (grant.delay.count() < 0 || grant.delay > Limits::kMaxDelay) {
+      findings_.problem(subject, "its delay is not 0 to 7 days");
+    }
     if (!meta_) return;
-    if (record->fence > meta_->allocator.newest) {
+    if (grant.token > meta_->allocator.newest) {
       findings_.problem(
-          subject, fmt::format("its fence {} is above the newest token {}", record->fence.number(),
+          subject, fmt::format("its fence {} is above the newest token {}", grant.token.number(),
                                meta_->allocator.newest.number()));
     }
-    const auto& boots = meta_->identity.boots;
-    if (record->deadline.boot > boots.current()) {
-      findings_.problem(subject, fmt::format("it runs in boot {}, but the store saw only {}",
-                                             record->deadline.boot, boots.current()));
-    } else if (record->deadline.boot == boots.current() &&
-               record->deadline.at > meta_->position.clock + record->ttl) {
+    if (grant.origin.process > meta_->position.epoch) {
+      findings_.problem(subject, fmt::format("it was acquired in epoch {}, but the store is in {}",
+                                             grant.origin.process, meta_->position.epoch));
+    }
+    if (!runs_in_a_known_boot(subject, grant.deadline)) return;
+    if (grant.deadline.boot == meta_->identity.boots.current() &&
+        grant.deadline.at > meta_->position.clock + grant.ttl) {
       findings_.problem(subject, "it ends later than its ttl allows");
     }
+  }
+
+  bool runs_in_a_known_boot(const std::string& subject, const core::Deadline& deadline) {
+    if (!meta_ || deadline.boot <= meta_->identity.boots.current()) return true;
+    findings_.problem(subject, fmt::format("it runs in boot {}, but the store saw only {}",
+                                           deadline.boot, meta_->identity.boots.current()));
+    return false;
   }
 
   void check_length(const std::string& subject, std::string_view what, std::string_view bytes,
@@ -216,6 +327,7 @@ class RecordCheck {
   const std::optional<rocks::StoredMeta>& meta_;
   Findings& findings_;
   std::optional<std::pair<std::string, std::optional<Token>>> last_guard_;
+  std::optional<FurtherGrants> further_;  // of the name that the scan has come to
   std::uint64_t live_keys_ = 0;
   std::uint64_t tombstones_ = 0;
   std::uint64_t lease_names_ = 0;
@@ -298,6 +410,7 @@ ExitCode verify(rocks::StoreReader& reader, Output& output) {
         if (meta) progress.at(check.seen(), total);
         return !output.is_over();
       });
+  check.finish();
   if (!scanned) findings.problem("the records cannot all be read: " + scanned.error().detail());
   // Counts of a scan that was cut short say nothing new.
   if (meta && scanned && !output.is_over()) compare_counts(check, meta->position, findings);

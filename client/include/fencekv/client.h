@@ -14,6 +14,7 @@
 ///     }
 ///
 /// To hold a lease, use LeaseGuard (fencekv/lease_guard.h): it renews, and says when it is lost.
+/// To be told what happens to leases, use LeaseWatcher (fencekv/lease_watcher.h).
 
 #pragma once
 
@@ -34,7 +35,7 @@
 
 namespace fencekv {
 
-class Connection;
+class ClientCore;
 
 struct ClientOptions {
   // Where the server is.
@@ -66,11 +67,15 @@ struct ClientOptions {
   std::size_t max_pending_bytes = std::size_t{256} * 1024 * 1024;
   /// Memory of one reply. A longer one ends the connection.
   std::size_t max_reply_bytes = std::size_t{128} * 1024 * 1024;
+  /// Connections beside the shared one that are in use at a time: one for each command that waits,
+  /// each bound lease and each watcher. Beyond, overloaded. They share the client's one thread.
+  std::size_t max_own_connections = 1'024;
 };
 
 /// How one call is made.
 struct CallOptions {
-  /// For everything, connecting included; zero: ClientOptions::call_timeout.
+  /// For everything, connecting included; zero: ClientOptions::call_timeout, and on top of that the
+  /// time that the command itself may wait for a lease.
   std::chrono::milliseconds timeout{0};
   /// Gives the call up.
   std::stop_token cancel{};
@@ -122,7 +127,7 @@ struct ListRejections {
   std::uint64_t count = 10;
 };
 
-/// LEASE.SCAN: names that have a holder.
+/// LEASE.SCAN: names that have a holder or a waiter.
 struct ScanLeases {
   struct Reply {
     std::string cursor;  ///< For the next call; "0": that was all.
@@ -198,7 +203,7 @@ struct RawReply {
   friend bool operator==(const RawReply&, const RawReply&) = default;
 };
 
-/// Any command, word by word. It is taken to change something.
+/// Any command, word by word. It is taken to change something. What it subscribes to is not heard.
 struct Raw {
   using Reply = RawReply;
   std::vector<std::string> words;
@@ -223,12 +228,17 @@ using AnswerOf = typename detail::AnswerOf<C>::Type;
 /// A connection to one server, made when it is needed and made again after it was lost.
 ///
 /// Commands of all threads share it: they are sent without waiting for each other's answers, and
-/// are decided in the order in which they were submitted.
+/// are decided in the order in which they were submitted. Only a command that waits for a lease
+/// (Acquire and AcquireMany with a wait, Await, and the same as Raw) would hold up those behind it:
+/// each of these has a connection of its own, taken from a few that are kept open for it, and
+/// overtakes and is overtaken.
 ///
 /// Thread safety: all members may be called concurrently.
 /// Blocking: submit() does not block. All other members wait for the answer; called from a callback
 ///     of submit() they would wait for themselves, and return invalid.
-/// Threads: the client owns one; all callbacks come from it. It blocks all signals.
+/// Threads: the client owns one; all callbacks come from it. It lives until the client and all
+///     guards and watchers made with it are gone. A second one is started by the first lease that
+///     is lost and has a LeaseOptions::on_lost, for these. Both block all signals.
 /// Errors: what the server answered, as fencekv/result.h sorts it, and
 ///     - unreachable: the command was not sent, or it changes nothing and its answer did not come;
 ///     - in_doubt: the command was sent, at least in part, and its answer did not come: the
@@ -240,13 +250,17 @@ using AnswerOf = typename detail::AnswerOf<C>::Type;
 /// Timeout and cancellation: an answer that nobody waits for would be taken for the next command's.
 ///     So a call that is given up after it was sent ends the connection, and with it every other
 ///     call that was sent and has no answer. Calls not yet sent go to the next connection.
+///     A command that waits for a lease takes nobody with it. It is in_doubt, and leaves nothing
+///     behind: its connection is ended, so that the server forgets it, and a grant that was on its
+///     way all the same is released, also if the owner held that lease before.
 class Client {
  public:
   /// Connects when the first command is submitted.
   explicit Client(ClientOptions options);
   /// Connects now, so that a wrong address or password shows at once.
   static Result<Client> connect(ClientOptions options);
-  /// Calls without an answer end as unreachable or in_doubt. Not from a callback.
+  /// Calls without an answer end as unreachable or in_doubt. Waits, for at most a second, until the
+  /// grants of acquires that were given up are given back. Not from a callback.
   ~Client();
   Client(Client&& other) noexcept;
   Client& operator=(Client&& other) noexcept;
@@ -280,9 +294,18 @@ class Client {
 
   // Leases. See LeaseGuard for one that is kept.
 
-  /// nullopt: another owner holds it. Count its time from before this call.
+  /// nullopt: not acquired within `options.wait`. Count its time from before this call; if it
+  /// waited, nobody knows when the grant was: renew first, and count from before that. A bound
+  /// lease (`options.bind`) ends with the connection it was acquired by: the shared one, or, if it
+  /// may wait, one that is then kept for it as long as the client lives.
   Result<std::optional<Grant>> acquire(std::string_view name, std::string_view owner,
-                                       std::chrono::milliseconds ttl, CallOptions call = {});
+                                       std::chrono::milliseconds ttl, AcquireOptions options = {},
+                                       CallOptions call = {});
+  /// Several names in one step, all or none, with one token. As acquire().
+  Result<std::optional<Grant>> acquire_many(std::vector<std::string> names, std::string_view owner,
+                                            std::chrono::milliseconds ttl,
+                                            std::chrono::milliseconds wait = {},
+                                            CallOptions call = {});
   /// Returns the remaining time. Errors: lease_lost.
   Result<std::chrono::milliseconds> renew(std::string_view name, std::string_view owner,
                                           Token token, std::chrono::milliseconds ttl,
@@ -290,9 +313,23 @@ class Client {
   /// After it returned, nothing in flight with that token can land. Errors: lease_lost.
   Result<void> release(std::string_view name, std::string_view owner, Token token,
                        CallOptions call = {});
-  /// Ends the grant, whoever holds it; returns the lease fence. For an administrator.
+  /// For each what renew() answers.
+  Result<RenewMany::Reply> renew_many(std::vector<Holding> grants, std::chrono::milliseconds ttl,
+                                      CallOptions call = {});
+  /// For each what release() answers.
+  Result<ReleaseMany::Reply> release_many(std::vector<Holding> grants, CallOptions call = {});
+  /// Ends the grants, whoever holds them; returns the lease fence. For an administrator.
   Result<Token> revoke(std::string_view name, CallOptions call = {});
   Result<LeaseState> inspect(std::string_view name, CallOptions call = {});
+  /// Who waits for a lease, in the order of the queue.
+  Result<std::vector<LeaseWaiter>> waiters(std::string_view name, CallOptions call = {});
+  /// Waits until the grant with `token` is over or a newer one exists, and returns what the newest
+  /// grant is then; at once if that is so already. Without a token (Token{}): until anybody holds
+  /// the name. nullopt: `timeout` was over first. Ask again with the token of the answer, and no
+  /// change is overlooked, though several may be told as one.
+  Result<std::optional<LeaseEvent>> wait_for_change(std::string_view name, Token token,
+                                                    std::chrono::milliseconds timeout,
+                                                    CallOptions call = {});
   Result<ScanLeases::Reply> scan_leases(ScanLeases command = {}, CallOptions call = {});
 
   // What every Redis tool has.
@@ -307,7 +344,8 @@ class Client {
   /// Any command, word by word: `call({"CLIENT", "LIST"})`.
   Result<RawReply> call(std::vector<std::string> words, CallOptions call = {});
 
-  // Everything, in one form. `C` is one of the types above, or of fencekv/command.h but Read.
+  // Everything, in one form. `C` is one of the types above, or of fencekv/command.h but Read,
+  // GiveBack, Watch and Unwatch.
 
   /// Runs a command, and waits for its answer.
   template <class C>
@@ -320,7 +358,8 @@ class Client {
 
  private:
   friend class LeaseGuard;
-  std::shared_ptr<Connection> connection_;
+  friend class LeaseWatcher;
+  std::shared_ptr<ClientCore> core_;
 };
 
 }  // namespace fencekv

@@ -4,12 +4,14 @@
 
 #pragma once
 
+#include "fencekv/result.h"
 #include "fencekv/types.h"
 
 #include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -88,11 +90,43 @@ struct Read {
 
 /// Takes a lease if it is free, or if `owner` holds it (LEASE.ACQUIRE).
 struct Acquire {
-  using Reply = std::optional<Grant>;  ///< nullopt: another owner holds it.
+  using Reply = std::optional<Grant>;  ///< nullopt: not acquired within `wait`.
 
   std::string name;
   std::string owner;  ///< Best a new UUID for every acquisition.
   std::chrono::milliseconds ttl{0};
+  std::chrono::milliseconds wait{0};  ///< How long to queue; 0: not at all.
+  LeaseMode mode = LeaseMode::exclusive;
+  std::uint64_t permits = 0;  ///< How many at once; with LeaseMode::permit only.
+  bool bind = false;          ///< The grant ends with the caller's session, too.
+  /// If the grant ends otherwise than by release, nobody gets the name for this long after it.
+  /// nullopt: of a lease held already, as it was; else none.
+  std::optional<std::chrono::milliseconds> delay{};
+  std::optional<std::string> payload{};  ///< A label for people. nullopt: as with `delay`.
+};
+
+/// What an Acquire may carry besides name, owner and ttl, named as in the protocol.
+struct AcquireOptions {
+  std::chrono::milliseconds wait{0};
+  LeaseMode mode = LeaseMode::exclusive;
+  std::uint64_t permits = 0;
+  bool bind = false;
+  std::optional<std::chrono::milliseconds> delay{};
+  std::optional<std::string> payload{};
+};
+
+Acquire make_acquire(std::string_view name, std::string_view owner, std::chrono::milliseconds ttl,
+                     AcquireOptions options = {});
+
+/// Takes several leases in one step, all or none, with one token (LEASE.MACQUIRE). Granted, each is
+/// a lease of its own.
+struct AcquireMany {
+  using Reply = Acquire::Reply;
+
+  std::vector<std::string> names;  ///< 1 to Limits::kKeysPerCommand; none twice.
+  std::string owner;
+  std::chrono::milliseconds ttl{0};
+  std::chrono::milliseconds wait{0};
 };
 
 /// Gives a current grant its time again (LEASE.RENEW).
@@ -114,7 +148,41 @@ struct Release {
   Token token;
 };
 
-/// Closes the newest grant of a name, whoever holds it. For an administrator (LEASE.REVOKE).
+/// A grant as its holder names it.
+struct Holding {
+  std::string name;
+  std::string owner;
+  Token token;
+};
+
+/// Renews many grants at once (LEASE.MRENEW).
+struct RenewMany {
+  /// For each what Renew answers.
+  using Reply = std::vector<Result<std::chrono::milliseconds>>;
+
+  std::vector<Holding> grants;  ///< 1 to Limits::kKeysPerCommand.
+  std::chrono::milliseconds ttl{0};
+};
+
+/// Releases many grants at once (LEASE.MRELEASE).
+struct ReleaseMany {
+  /// For each what Release answers.
+  using Reply = std::vector<Result<std::monostate>>;
+
+  std::vector<Holding> grants;  ///< 1 to Limits::kKeysPerCommand.
+};
+
+/// Gives back a grant that could not be handed to who asked for it, unless its owner has acquired
+/// it once more by another session since. For what stands between the store and its clients.
+struct GiveBack {
+  using Reply = std::monostate;
+
+  std::vector<std::string> names;
+  std::string owner;
+  Token token;
+};
+
+/// Closes the newest grants of a name, whoever holds them. For an administrator (LEASE.REVOKE).
 struct Revoke {
   using Reply = Token;  ///< The lease fence.
 
@@ -128,11 +196,44 @@ struct Inspect {
   std::string name;
 };
 
-using Command =
-    std::variant<Write, Raise, FencedRead, Reset, Read, Acquire, Renew, Release, Revoke, Inspect>;
+/// Looks at the queue of a lease (LEASE.WAITERS).
+struct ListWaiters {
+  using Reply = std::vector<LeaseWaiter>;  ///< In the order of the queue.
+
+  std::string name;
+};
+
+/// Waits until the grant with `token` is over or a newer one exists (LEASE.WAIT). Without a token:
+/// until somebody holds the name. With one that the name never had: until a newer one exists.
+struct Await {
+  /// What the newest grant is then, with its token; nullopt: the time was over first.
+  using Reply = std::optional<LeaseEvent>;
+
+  std::string name;
+  Token token;
+  std::chrono::milliseconds timeout{0};
+};
+
+/// From here on, the session that asks is told of every change of the names (LEASE.WATCH). Names
+/// add up.
+struct Watch {
+  using Reply = std::monostate;
+
+  std::vector<std::string> names;  ///< 1 to Limits::kKeysPerCommand.
+};
+
+/// Ends all watches of the session that asks (LEASE.UNWATCH).
+struct Unwatch {
+  using Reply = std::monostate;
+};
+
+using Command = std::variant<Write, Raise, FencedRead, Reset, Read, Acquire, AcquireMany, Renew,
+                             RenewMany, Release, ReleaseMany, GiveBack, Revoke, Inspect,
+                             ListWaiters, Await, Watch, Unwatch>;
 
 /// Any command's answer: the `Reply` of the command asked.
 using Reply = std::variant<Write::Reply, Token, KeyState, Reset::Reply, Read::Reply, Acquire::Reply,
-                           std::chrono::milliseconds, std::monostate, LeaseState>;
+                           std::chrono::milliseconds, RenewMany::Reply, ReleaseMany::Reply,
+                           std::monostate, LeaseState, ListWaiters::Reply, Await::Reply>;
 
 }  // namespace fencekv

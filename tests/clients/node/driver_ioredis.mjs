@@ -11,6 +11,7 @@ if (protocol !== '2') {
 
 function plain(reply) {
   if (Buffer.isBuffer(reply)) return reply.toString('latin1');
+  if (reply instanceof Error) return `error:${reply.message}`;
   return Array.isArray(reply) ? reply.map(plain) : reply;
 }
 

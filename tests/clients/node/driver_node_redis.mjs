@@ -7,6 +7,7 @@ const [host, port, protocol] = process.argv.slice(2);
 
 function plain(reply) {
   if (Buffer.isBuffer(reply)) return reply.toString('latin1');
+  if (reply instanceof Error) return `error:${reply.message}`;
   if (Array.isArray(reply)) return reply.map(plain);
   if (reply instanceof Map) return Object.fromEntries([...reply].map(([k, v]) => [plain(k), plain(v)]));
   if (reply !== null && typeof reply === 'object') {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fencekv/client.h>
 #include <fencekv/lease_guard.h>
+#include <fencekv/lease_watcher.h>
 #include <iostream>
 
 namespace {
@@ -24,7 +25,13 @@ int main(int argc, char** argv) {
       {.host = argv[1], .port = static_cast<std::uint16_t>(std::atoi(argv[2]))});
   if (!client) return fail("connect", client.error());
 
-  auto lease = fencekv::LeaseGuard::try_acquire(*client, "job", {.ttl = 60s});
+  const auto watcher =
+      fencekv::LeaseWatcher::start(*client, {"job"}, [](const fencekv::LeaseEvent& event) {
+        std::cerr << event.name << ": " << to_string(event.change) << "\n";
+      });
+  if (!watcher) return fail("watch", watcher.error());
+
+  auto lease = fencekv::LeaseGuard::acquire(*client, "job", 5s, {.ttl = 60s});
   if (!lease) return fail("acquire", lease.error());
   if (!*lease) return 1;
   const auto token = (*lease)->token();
