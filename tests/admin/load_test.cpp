@@ -5,6 +5,7 @@
 #include "engine/core/new_history.h"
 #include "tests/admin/scene.h"
 #include "tests/support/print.h"
+#include "tests/support/sanitized.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,11 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 template <class T>
 std::string line_of(const Result<T>& result) {
@@ -40,7 +41,7 @@ unsigned seed() {
   return given != nullptr ? static_cast<unsigned>(std::stoul(given)) : std::random_device()();
 }
 
-class Loading : public testing::Test {
+class Loading : public ::testing::Test {
  protected:
   std::string dump_of(const fs::path& directory) {
     const auto ended = run_admin({"dump", directory.string(), "--format", "json"});
@@ -350,9 +351,7 @@ TEST_F(Loading, RefusesADumpThatWasCutAnywhereOrChangedAnywhere) {
 }
 
 TEST_F(Loading, NeedsLittleMemoryForWhateverALineIs) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer reserves more address space than the limit";
-#endif
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer reserves more address space than the limit";
   // 1 GiB each, where the whole process may have 900 MiB.
   const auto refused = [&](const std::string& source) {
     const auto err = folder_.path() / "store";

@@ -8,6 +8,7 @@
 
 #include "tests/support/fast_directory.h"
 #include "tests/support/raw_client.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/server_process.h"
 
 #include <gmock/gmock.h>
@@ -34,12 +35,6 @@ using namespace std::chrono_literals;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 /// Bytes that no compression makes smaller.
 std::string noise(std::size_t size, unsigned seed) {

@@ -7,6 +7,7 @@
 /// tests/README.md says which test stands for which report.
 
 #include "tests/support/raw_client.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/seed_from_environment.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temporary_directory.h"
@@ -44,12 +45,6 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::string_view kPassword = "canary-password-1f7c";

@@ -4,6 +4,7 @@
 
 #include "tests/support/file_tree.h"
 #include "tests/support/raw_client.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/server_process.h"
 #include "tests/support/temporary_directory.h"
 
@@ -29,13 +30,11 @@ using ::testing::Not;
 class StalledDisk : public ::testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer wants to be the first library, and so does the stalling one";
-#endif
+    if (kSanitized) {
+      GTEST_SKIP() << "a sanitizer wants to be the first library, and so does the stalling one";
+    }
   }
-  void TearDown() override {
-    let_go();
-  }
+  void TearDown() override { let_go(); }
 
   std::uint16_t start(std::vector<std::string> more) {
     std::vector<std::string> flags{"--dir", (directory_.path() / "store").string(), "--port", "0"};
@@ -46,12 +45,8 @@ class StalledDisk : public ::testing::Test {
     server_.emplace(ServerProcess::Start{.flags = flags, .environment = environment});
     return server_->wait_ready();
   }
-  void stall() {
-    set_content(stalled_, "");
-  }
-  void let_go() {
-    std::filesystem::remove(stalled_);
-  }
+  void stall() { set_content(stalled_, ""); }
+  void let_go() { std::filesystem::remove(stalled_); }
   static bool soon(const std::function<bool()>& holds) {
     for (int i = 0; i < 3000 && !holds(); ++i) std::this_thread::sleep_for(10ms);
     return holds();

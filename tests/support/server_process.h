@@ -27,13 +27,6 @@
 
 namespace fencekv::testing {
 
-/// A sanitizer keeps what was freed for a while, so there the memory says little about the server.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kMemoryIsTheServers = false;
-#else
-inline constexpr bool kMemoryIsTheServers = true;
-#endif
-
 /// The process is killed with its object, if it still runs then.
 class ServerProcess {
  public:
