@@ -8,8 +8,10 @@
 
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/write_batch.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -26,6 +28,7 @@ class RawDatabase {
   explicit RawDatabase(const std::filesystem::path& path) {
     auto options = rocks::database_options(rocksdb::Env::Default(), {});
     options.create_if_missing = true;
+    options.listeners.push_back(parts_);
     rocksdb::DB* opened = nullptr;
     check(rocksdb::DB::Open(options, path.string(), &opened));
     database_.reset(opened);
@@ -51,11 +54,23 @@ class RawDatabase {
   /// Moves everything out of the log into a table.
   void flush() { check(database_->Flush({})); }
 
+  /// How often a part of a file was sent to the disk before the file was complete.
+  int parts_sent() const { return parts_->count; }
+
  private:
+  struct Parts final : rocksdb::EventListener {
+    bool ShouldBeNotifiedOnFileIO() override { return true; }
+    void OnFileRangeSyncFinish(const rocksdb::FileOperationInfo& info) override {
+      if (info.status.ok()) ++count;
+    }
+    std::atomic<int> count = 0;
+  };
+
   static void check(const rocksdb::Status& status) {
     if (!status.ok()) throw std::runtime_error(status.ToString());
   }
 
+  const std::shared_ptr<Parts> parts_ = std::make_shared<Parts>();
   std::unique_ptr<rocksdb::DB> database_;
 };
 

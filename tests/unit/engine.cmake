@@ -9,6 +9,7 @@ fencekv_test_family(engine_unit
     committer_test.cpp
     committer_waiting_test.cpp
     counters_off_test.cpp
+    database_options_test.cpp
     directory_test.cpp
     fence_cache_test.cpp
     known_keys_test.cpp
