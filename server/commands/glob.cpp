@@ -43,17 +43,6 @@ bool fits(std::string_view pattern, std::size_t& at, unsigned char byte) {
 
 }  // namespace
 
-Glob::Glob(std::string_view pattern) {
-  bool escaped = false;
-  bool after_star = false;
-  for (const char byte : pattern) {
-    const bool star = byte == '*' && !escaped;
-    if (!star || !after_star) pattern_ += byte;
-    after_star = star;
-    escaped = byte == '\\' && !escaped;
-  }
-}
-
 bool Glob::matches(std::string_view text) const {
   std::size_t steps = 0;
   return matches(text, steps);

@@ -18,7 +18,7 @@ class Glob {
  public:
   static constexpr std::size_t kMaxBytes = 1024;
 
-  explicit Glob(std::string_view pattern);
+  explicit Glob(std::string_view pattern) : pattern_(pattern) {}
 
   bool matches(std::string_view text) const;
 
@@ -26,7 +26,7 @@ class Glob {
   bool matches(std::string_view text, std::size_t& steps) const;
 
  private:
-  std::string pattern_;  // runs of stars folded into one
+  std::string pattern_;
 };
 
 }  // namespace fencekv::server

@@ -96,6 +96,8 @@ TEST(Glob, ReadsPatternsAsRedisDoes) {
       {"*\0*"sv, "a\0b"sv, true},
       {"\xff*", "\xff\xfe", true},
       {"[\x80-\xff]", "\x90", true},
+      {"[>-**-Z]", "A", true},  // From > to *, and from * to Z.
+      {"[>-*-Z]", "A", false},
   };
   for (const GlobCase& one : cases) {
     EXPECT_EQ(Glob(one.pattern).matches(one.text), one.matches)
