@@ -10,12 +10,13 @@
 # with `build/fuzz/tests/fuzz/TARGET FILE`. Put it into tests/fuzz/corpus/TARGET, where it is a test
 # under every compiler, and repair the cause.
 #
-# FUZZ_SECONDS (3600), FUZZ_JOBS (2).
+# FUZZ_SECONDS (3600), FUZZ_JOBS (2), FUZZ_SEED (0: another one each time).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 seconds=${FUZZ_SECONDS:-3600}
 jobs=${FUZZ_JOBS:-2}
+export FUZZ_SEED=${FUZZ_SEED:-0}
 
 # One target to its end; the figures, or what went wrong.
 run_target() {
@@ -24,7 +25,7 @@ run_target() {
   # -entropic=0: to weigh inputs by the rarity of what they reach costs more than to run them, where
   # an input reaches tens of thousands of places.
   local options=(-max_total_time="$seconds" -timeout=30 -rss_limit_mb=3072 -print_final_stats=1 -entropic=0
-                 -artifact_prefix="build/fuzz/$target-")
+                 -seed="$FUZZ_SEED" -artifact_prefix="build/fuzz/$target-")
   if [[ -e tests/fuzz/$target.dict ]]; then options+=(-dict="tests/fuzz/$target.dict"); fi
   # New inputs go to build/, the kept ones are read only.
   mkdir -p "build/fuzz/corpus/$target"
