@@ -6,6 +6,7 @@
 #include "tests/crash/crash_store.h"
 #include "tests/support/fast_directory.h"
 #include "tests/support/file_tree.h"
+#include "tests/support/noise.h"
 #include "tests/support/raw_client.h"
 #include "tests/support/server_process.h"
 
@@ -19,7 +20,6 @@
 #include <fstream>
 #include <map>
 #include <memory>
-#include <random>
 #include <sched.h>
 #include <string>
 #include <string_view>
@@ -37,14 +37,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-/// Bytes that no compression makes smaller.
-std::string noise(std::size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::string bytes(size, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  return bytes;
-}
 
 /// Writes until the storage fails, and remembers what was acknowledged.
 class Filler {

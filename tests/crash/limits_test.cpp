@@ -7,6 +7,7 @@
 /// be set up without rights; that error is injected where calls of the storage are made to fail.
 
 #include "tests/support/fast_directory.h"
+#include "tests/support/noise.h"
 #include "tests/support/raw_client.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/server_process.h"
@@ -22,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <sys/resource.h>
 #include <thread>
@@ -35,14 +35,6 @@ using namespace std::chrono_literals;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-/// Bytes that no compression makes smaller.
-std::string noise(std::size_t size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::string bytes(size, '\0');
-  for (char& byte : bytes) byte = static_cast<char>(random());
-  return bytes;
-}
 
 /// A limit of this process, and of the processes it starts, for as long as the object lives.
 class LimitHere {

@@ -1,25 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/rocksdb/database_options.h"
 
+#include "tests/support/noise.h"
 #include "tests/support/raw_database.h"
 #include "tests/support/temporary_directory.h"
 
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <random>
 #include <string>
 
 namespace fencekv::testing {
 namespace {
-
-/// That no compression makes smaller.
-std::string random_bytes(std::size_t size) {
-  std::mt19937 generator(7);
-  std::string bytes(size, '\0');
-  for (auto& byte : bytes) byte = static_cast<char>(generator());
-  return bytes;
-}
 
 // Each sync of the log would wait for the whole table otherwise.
 TEST(DatabaseOptions, ATableIsSentToTheDiskInParts) {
@@ -27,7 +19,7 @@ TEST(DatabaseOptions, ATableIsSentToTheDiskInParts) {
   RawDatabase database(directory.path() / "database");
 
   constexpr std::size_t kMiB = std::size_t{1} << 20;
-  const auto value = random_bytes(kMiB / 16);
+  const auto value = noise(kMiB / 16, 7);
   for (int i = 0; i < 16 * 8; ++i) database.put("k" + std::to_string(i), value);
   database.flush();
 

@@ -9,6 +9,7 @@
 #include "tests/support/fast_directory.h"
 #include "tests/support/file_tree.h"
 #include "tests/support/manual_clock.h"
+#include "tests/support/noise.h"
 #include "tests/support/print.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +23,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -275,12 +275,6 @@ TEST_F(Scrubbing, GoesNoFasterThanItMayAndStopsAtOnce) {
 
 class ScrubbingFiles : public ::testing::Test {
  protected:
-  static std::string noise(std::size_t size, unsigned seed) {
-    std::mt19937 random(seed);
-    std::string bytes(size, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    return bytes;
-  }
   static std::string key(int number) {
     auto digits = std::to_string(number);
     return "key-" + std::string(4 - digits.size(), '0') + digits;
